@@ -1,0 +1,18 @@
+"""What a source can and cannot answer, found without reading it whole."""
+
+import tempfile
+from pathlib import Path
+
+from traceq.ingest.detect import Source, plain_file
+from traceq.ingest.nsys.examination import examine_nsys
+from traceq.ingest.tables import Answer
+
+
+def examine_source(source: Source) -> list[Answer]:
+    """Returns: what one source can answer, question by question.
+
+    Raises:
+        SourceError: the source cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
+        return examine_nsys(plain_file(source, Path(folder)), source.file_name)

@@ -1,0 +1,245 @@
+"""One SQLite export, opened read-only: which tables and columns it has, and their rows.
+
+Nothing here depends on a version number: a column that an export lacks is read as NULL. Large
+tables are streamed in chunks of rowids through Arrow; small ones are read as plain rows. The file
+is opened immutable, so that neither a lock nor a journal is ever left beside it.
+"""
+
+import os
+import sqlite3
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi
+import polars as pl
+
+from traceq.errors import SourceError
+from traceq.model.reasons import REEXPORT
+
+CHUNK_ROWS = 500_000
+_HEADER_BYTES = 100
+_WAL_FORMAT = 2
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_SIGNS_OF_NSYS = (
+    "CUPTI_ACTIVITY_KIND_",
+    "TARGET_INFO_",
+    "META_DATA_EXPORT",
+    "EXPORT_META_DATA",
+    "NVTX_EVENTS",
+)
+
+
+class Export:
+    """An nsys SQLite export.
+
+    Raises:
+        SourceError: the file is cut short, locked, damaged, or not an nsys export.
+    """
+
+    def __init__(
+        self, path: Path, label: str, on_rows: Callable[[int, int], None] | None = None
+    ) -> None:
+        self.label = label
+        self._on_rows = on_rows
+        self._rows_read = 0
+        self._rows_expected = 0
+        self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        _refuse_unfinished(path, label)
+        self._tables = self._read_schema()
+        if not any(name.startswith(_SIGNS_OF_NSYS) for name in self._tables):
+            message = (
+                f"{label}: a SQLite database without any Nsight Systems table: export the report "
+                f"with {REEXPORT} run.nsys-rep"
+            )
+            raise SourceError(message)
+
+    def has(self, table: str) -> bool:
+        """Returns: whether the export has a table."""
+        return table in self._tables
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Returns: the columns of a table, none when the export lacks it."""
+        return self._tables.get(table, frozenset())
+
+    def column(self, table: str, name: str) -> str:
+        """Returns: the SQL of a column, or NULL when the table lacks it."""
+        return f'"{name}"' if name in self.columns(table) else "NULL"
+
+    def rows(self, table: str, columns: Iterable[str], where: str = "1") -> list[tuple[Any, ...]]:
+        """Returns: the rows of a small table, NULL for columns it lacks; none without the table.
+
+        Raises:
+            SourceError: the table is damaged.
+        """
+        if not self.has(table):
+            return []
+        selected = ", ".join(self.column(table, name) for name in columns)
+        return self._query(f'SELECT {selected} FROM "{table}" WHERE {where} ORDER BY 1')
+
+    def holds(self, table: str, where: str) -> bool:
+        """Returns: whether any row of a table meets a condition."""
+        return bool(self._query(f'SELECT EXISTS (SELECT 1 FROM "{table}" WHERE {where})')[0][0])
+
+    def count(self, table: str) -> int:
+        """Returns: the number of rows of a table, 0 without the table."""
+        return int(self._query(f'SELECT count(*) FROM "{table}"')[0][0]) if self.has(table) else 0
+
+    def expect(self, tables: Iterable[str]) -> None:
+        """Counts the rows that scans of these tables will read, for progress."""
+        self._rows_expected = sum(
+            last - first + 1
+            for table in tables
+            if self.has(table)
+            for first, last in self._chunks(table)
+        )
+
+    def scan(
+        self, table: str, select: Mapping[str, str], *, where: str = "1", threads: int = 1
+    ) -> Iterator[pl.DataFrame]:
+        """Yields: a large table in bounded chunks, in order of rowid.
+
+        Args:
+            table: name of the table; nothing is yielded when the export lacks it.
+            select: SQL expression of each wanted column, by the name it gets.
+            where: SQL condition on the rows.
+            threads: chunks read at the same time.
+
+        Raises:
+            SourceError: the table is damaged.
+        """
+        if not self.has(table):
+            return
+        columns = ", ".join(f'{sql} AS "{name}"' for name, sql in select.items())
+        chunks = self._chunks(table)
+
+        def read(bounds: tuple[int, int]) -> pl.DataFrame:
+            first, last = bounds
+            return self._read(
+                f'SELECT {columns} FROM "{table}" '
+                f"WHERE rowid BETWEEN {first} AND {last} AND ({where})"
+            )
+
+        with ThreadPoolExecutor(threads) as pool:
+            ahead = deque(pool.submit(read, bounds) for bounds in chunks[: threads + 1])
+            for position, (first, last) in enumerate(chunks):
+                chunk = ahead.popleft().result()
+                if position + threads + 1 < len(chunks):
+                    ahead.append(pool.submit(read, chunks[position + threads + 1]))
+                self._rows_read += last - first + 1
+                if self._on_rows is not None:
+                    self._on_rows(self._rows_read, self._rows_expected)
+                yield chunk
+
+    @cached_property
+    def strings(self) -> dict[int, str]:
+        """Returns: the text of every id in StringIds; bytes that are not UTF-8 are replaced."""
+        return dict(self.rows("StringIds", ("id", "value")))
+
+    def _chunks(self, table: str) -> list[tuple[int, int]]:
+        bounds = f'SELECT (SELECT min(rowid) FROM "{table}"), (SELECT max(rowid) FROM "{table}")'
+        first, last = self._query(bounds)[0]
+        if first is None:
+            return []
+        return [
+            (start, min(start + CHUNK_ROWS - 1, last))
+            for start in range(first, last + 1, CHUNK_ROWS)
+        ]
+
+    def _read(self, statement: str) -> pl.DataFrame:
+        try:
+            with (
+                closing(adbc_driver_sqlite.dbapi.connect(self._uri)) as connection,
+                closing(connection.cursor()) as cursor,
+            ):
+                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+                cursor.execute(statement)
+                return pl.DataFrame(cursor.fetch_arrow())
+        except (adbc_driver_manager.Error, pl.exceptions.PolarsError) as error:
+            raise self._damaged(error) from error
+
+    def _query(self, statement: str) -> list[tuple[Any, ...]]:
+        try:
+            with closing(sqlite3.connect(self._uri, uri=True)) as connection:
+                connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+                return connection.execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def _read_schema(self) -> dict[str, frozenset[str]]:
+        names = self._query("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {
+            name: frozenset(
+                row[1]
+                for row in self._query(f'PRAGMA table_info("{name.replace(chr(34), chr(34) * 2)}")')
+            )
+            for (name,) in names
+        }
+
+    def _damaged(self, error: Exception) -> SourceError:
+        fact = str(error).strip().splitlines()[0].removeprefix("INTERNAL: [SQLite] ")
+        return SourceError(f"{self.label}: damaged: {fact}: copy or export it again")
+
+
+def _refuse_unfinished(path: Path, label: str) -> None:
+    """Refuses a file that a plain read would misread: cut short, or still being written."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES:
+        message = (
+            f"{label}: cut short at {len(header)} bytes, inside the header: copy or export it again"
+        )
+        raise SourceError(message)
+    page = struct.unpack_from(">H", header, 16)[0]
+    page_bytes = 65536 if page == 1 else page
+    changes, pages = struct.unpack_from(">II", header, 24)
+    valid_for = struct.unpack_from(">I", header, 92)[0]
+    size = path.stat().st_size
+    if changes == valid_for and size < pages * page_bytes:
+        message = (
+            f"{label}: cut short: {size} of {pages * page_bytes} bytes are there: "
+            "copy or export it again"
+        )
+        raise SourceError(message)
+    journal, log = (path.with_name(path.name + end) for end in ("-journal", "-wal"))
+    if _is_hot(journal) or (header[18] == _WAL_FORMAT and log.exists() and log.stat().st_size > 0):
+        message = (
+            f"{label}: another program is writing it, or died while writing: "
+            "wait for the export to end, or export it again"
+        )
+        raise SourceError(message)
+    _refuse_locked(path, label, header)
+
+
+def _is_hot(journal: Path) -> bool:
+    if not journal.exists():
+        return False
+    with journal.open("rb") as file:
+        return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+
+
+def _refuse_locked(path: Path, label: str, header: bytes) -> None:
+    if header[18] == _WAL_FORMAT and not os.access(path.parent, os.W_OK):
+        return  # SQLite cannot ask for the lock of such a file without writing beside it
+    if header[18] == _WAL_FORMAT:
+        return
+    try:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, timeout=0)
+        ) as probe:
+            probe.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            message = (
+                f"{label}: locked by another program that is writing it: wait for the export to end"
+            )
+            raise SourceError(message) from error
+    except sqlite3.DatabaseError:
+        return  # said better by the reading itself

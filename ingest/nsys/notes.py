@@ -1,0 +1,196 @@
+"""What an export tells about itself, and what it cannot tell: facts and diagnostics."""
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from traceq.ingest.nsys import host
+from traceq.ingest.nsys.export import Export
+from traceq.ingest.nsys.identity import Identity
+from traceq.ingest.tables import SourceFacts
+from traceq.model.reasons import (
+    MARK_STEPS,
+    RECAPTURE,
+    RECAPTURE_GRAPH,
+    REEXPORT,
+    Diagnostic,
+    Severity,
+)
+
+if TYPE_CHECKING:
+    from traceq.ingest.nsys.reader import Capture
+
+_WARNING_LEVEL, _ERROR_LEVEL = 2, 3
+# nsys's own words, by what they mean; the text itself is never kept, since it may hold paths.
+_MESSAGES: tuple[tuple[str, str, Severity, str, str | None], ...] = (
+    (
+        r"(?:dropped|lost|discarded)",
+        "events_lost",
+        Severity.ERROR,
+        "nsys says that it lost events: every time is a lower bound",
+        f"shorten the capture or flush more often (--cuda-flush-interval): {RECAPTURE}",
+    ),
+    (
+        r"Not all (?:CUDA|NVTX) events",
+        "events_maybe_lost",
+        Severity.WARNING,
+        "nsys says that CUDA or NVTX events may be missing, as it does when a program was killed",
+        "let the program end by itself, or stop the capture with --capture-range=cudaProfilerApi",
+    ),
+    (
+        r"CUDA profiling might have not been started",
+        "cuda_not_started",
+        Severity.INFO,
+        "CUDA tracing did not start in some processes",
+        None,
+    ),
+)
+
+
+def source_facts(identity: Identity, capture: "Capture") -> SourceFacts:
+    """Returns: what an export states about itself; checksum and size are the file's."""
+    lost = any(code == "events_lost" for code in _said_by_nsys(identity.export))
+    first = capture.ops["start_ns"].min()
+    return SourceFacts(
+        file_name=identity.export.label,
+        kind="nsys",
+        tool_version=identity.exporter_version,
+        capture_version=identity.capture_version,
+        schema_version=identity.schema_version,
+        host_key=identity.host_key,
+        utc_origin_ns=identity.utc_origin_ns(first if isinstance(first, int) else 0),
+        complete=not lost,
+        events_read=capture.ops.height + capture.graphs.height,
+        events_skipped=capture.skipped,
+        world_size=identity.world_size,
+    )
+
+
+def diagnose(identity: Identity, capture: "Capture") -> list[Diagnostic]:
+    """Returns: everything a reader of the numbers should know about this export."""
+    return [
+        *_about_graphs(capture),
+        *_about_names(capture),
+        *_about_sizes(identity, capture),
+        *_about_steps(capture),
+        *_about_records(capture),
+        *losses(identity.export),
+    ]
+
+
+def size_hint(identity: Identity, ranges: host.Ranges) -> str:
+    """Returns: how to capture or export so that message sizes are there."""
+    export = identity.export
+    if not ranges.named.filter("nccl").height:
+        return f"NCCL's NVTX ranges are missing: {RECAPTURE}"
+    table = host.nvtx_table(export) or ""
+    if "binaryData" not in export.columns(table):
+        return (
+            "this export predates message sizes: re-export the report with nsys 2024.6 or newer: "
+            f"{REEXPORT} run.nsys-rep"
+        )
+    return f"message sizes are left out by default: {REEXPORT} run.nsys-rep"
+
+
+def has_payloads(export: Export) -> bool:
+    """Returns: whether NVTX payloads, which hold NCCL's message sizes, are in the export."""
+    table = host.nvtx_table(export)
+    if table is None:
+        return False
+    columns = export.columns(table) & {"binaryData", "jsonText", "jsonTextId"}
+    return any(export.holds(table, f'"{column}" IS NOT NULL') for column in columns)
+
+
+def _about_graphs(capture: "Capture") -> list[Diagnostic]:
+    hidden = capture.graphs.height + sum(capture.lost_graphs.values())
+    if not hidden:
+        return []
+    message = (
+        f"{hidden} CUDA graph launches were traced as a whole: "
+        "communication inside them is not visible"
+    )
+    return [Diagnostic("graph_hidden", Severity.ERROR, message, RECAPTURE_GRAPH, count=hidden)]
+
+
+def _about_names(capture: "Capture") -> list[Diagnostic]:
+    found = []
+    unnamed = capture.ops["class"].null_count()
+    if unnamed:
+        message = f"{unnamed} kernels have no name: communication cannot be told from compute"
+        hint = f"export again, with every table: {REEXPORT} run.nsys-rep"
+        found.append(Diagnostic("names_unknown", Severity.ERROR, message, hint, count=unnamed))
+    launches = capture.ranges.named.filter("nccl").height
+    if launches and not unnamed and not (capture.ops["class"] == "comm").any():
+        message = (
+            f"{launches} NCCL calls but no communication kernel: "
+            "their kernels are not in the capture"
+        )
+        hint = "capture all processes and, with CUDA graphs, their nodes: " + RECAPTURE
+        found.append(
+            Diagnostic("calls_without_kernels", Severity.WARNING, message, hint, count=launches)
+        )
+    return found
+
+
+def _about_sizes(identity: Identity, capture: "Capture") -> list[Diagnostic]:
+    comm = capture.ops.filter(pl.col("class") == "comm").height
+    if not comm:
+        return []
+    message = f"message sizes of {comm} operations are unknown, so bus bandwidth is too"
+    if has_payloads(identity.export):
+        message += ": their NVTX payloads are in the export, but this version does not read them"
+        return [Diagnostic("size_unknown", Severity.INFO, message, None, count=comm)]
+    hint = size_hint(identity, capture.ranges)
+    return [Diagnostic("size_unknown", Severity.WARNING, message, hint, count=comm)]
+
+
+def _about_steps(capture: "Capture") -> list[Diagnostic]:
+    if capture.steps.is_empty():
+        message = "no training steps are marked: the report covers the whole capture"
+        hint = MARK_STEPS
+        return [Diagnostic("no_steps", Severity.INFO, message, hint)]
+    if capture.ranges.unfinished:
+        count = capture.ranges.unfinished
+        message = f"{count} ranges of steps or NCCL calls never ended and are left out"
+        return [Diagnostic("ranges_unfinished", Severity.INFO, message, None, count=count)]
+    return []
+
+
+def _about_records(capture: "Capture") -> list[Diagnostic]:
+    found = []
+    if capture.skipped:
+        message = f"{capture.skipped} device records have impossible times and are left out"
+        found.append(
+            Diagnostic("ops_skipped", Severity.WARNING, message, None, count=capture.skipped)
+        )
+    if capture.unlinked:
+        message = (
+            f"{capture.unlinked} of {capture.ops.height} device operations have no API call in the "
+            "capture: they count, but belong to no step"
+        )
+        hint = "they were launched before the capture began, or CUDA API tracing was off"
+        found.append(
+            Diagnostic("launch_unknown", Severity.INFO, message, hint, count=capture.unlinked)
+        )
+    return found
+
+
+def losses(export: Export) -> list[Diagnostic]:
+    """Returns: what nsys itself says is missing from its capture, worst first."""
+    return [
+        Diagnostic(code, severity, message, hint, count=count)
+        for _, code, severity, message, hint in _MESSAGES
+        if (count := _said_by_nsys(export)[code])
+    ]
+
+
+def _said_by_nsys(export: Export) -> Counter[str]:
+    said: Counter[str] = Counter()
+    levels = f"severity IN ({_WARNING_LEVEL}, {_ERROR_LEVEL})"
+    for (text,) in export.rows("DIAGNOSTIC_EVENT", ("text",), levels):
+        said.update(
+            code for pattern, code, *_ in _MESSAGES if re.search(pattern, str(text), re.IGNORECASE)
+        )
+    return said

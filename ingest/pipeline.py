@@ -1,0 +1,218 @@
+"""Sources to one run file: read each alone, then number ranks, align time, publish.
+
+The map turns one source into finished rank tables, here or on any `concurrent.futures` executor;
+the reduce works on the small tables and streams the large ones from their Parquet parts.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures.thread import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from traceq.config import ReadOptions
+from traceq.errors import SourceError
+from traceq.ingest.detect import Source, find_sources, plain_file
+from traceq.ingest.nsys.reader import read_nsys
+from traceq.ingest.publish import Heading, write_run
+from traceq.ingest.tables import SourceTables
+from traceq.runfile import create
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of the sources.
+
+    Attributes:
+        path: the run file.
+        failures: one error for each source that could not be read.
+    """
+
+    path: Path
+    failures: list[SourceError]
+
+
+def ingest_run(
+    paths: Iterable[str | Path],
+    run_path: Path,
+    *,
+    options: ReadOptions | None = None,
+    name: str | None = None,
+    version: str = "",
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    on_progress: Progress | None = None,
+) -> Ingested:
+    """Returns: the run file made from sources, and the sources that could not be read.
+
+    Args:
+        paths: files, folders and glob patterns.
+        run_path: the run file to make; it must not exist.
+        options: how to read.
+        name: name of the run, else derived from the sources.
+        version: version of traceq to note in the file.
+        executor: where to read sources; by default this process for one, a pool for several.
+        jobs: processes of that pool; by default one per core.
+        on_progress: told (file name, share of all bytes read) as reading goes on.
+
+    Raises:
+        SourceError: no source could be read, or two claim one rank.
+        RunFileError: the run file cannot be written.
+    """
+    options = options or ReadOptions()
+    found = find_sources(paths)
+    with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
+        tables, failures = _map(
+            found.sources,
+            Path(folder),
+            options,
+            executor or _pool(len(found.sources), jobs),
+            on_progress,
+        )
+        failures = [*found.failures, *failures]
+        if not tables:
+            raise _all_failed(failures)
+        with create(run_path) as writer:
+            write_run(writer, tables, failures, Heading(name, version, options))
+    return Ingested(run_path, failures)
+
+
+def _all_failed(failures: list[SourceError]) -> SourceError:
+    if not failures:
+        return SourceError("nothing to read: name a file or a folder")
+    return SourceError("\n".join(str(failure) for failure in failures))
+
+
+def _map(
+    sources: Sequence[Source],
+    folder: Path,
+    options: ReadOptions,
+    executor: Executor | None,
+    on_progress: Progress | None,
+) -> tuple[list[SourceTables], list[SourceError]]:
+    tables: list[SourceTables] = []
+    failures: list[SourceError] = []
+    for source, outcome in (
+        _map_here(sources, folder, options, on_progress)
+        if executor is None
+        else _map_there(sources, folder, options, executor, on_progress)
+    ):
+        try:
+            tables.append(outcome())
+        except SourceError as error:
+            failures.append(error)
+        except BrokenProcessPool:
+            message = (
+                f"{source.file_name}: the process that read it was killed, most likely for memory: "
+                "read fewer sources at once with --jobs 1"
+            )
+            failures.append(SourceError(message))
+    return tables, failures
+
+
+Outcome = tuple[Source, Callable[[], SourceTables]]
+
+
+def _map_here(
+    sources: Sequence[Source], folder: Path, options: ReadOptions, on_progress: Progress | None
+) -> Iterator[Outcome]:
+    shares = _shares(sources)
+    for position, source in enumerate(sources):
+        before, own = sum(shares[:position]), shares[position]
+
+        def inside(
+            share: float, *, name: str = source.file_name, start: float = before, size: float = own
+        ) -> None:
+            if on_progress:
+                on_progress(name, start + size * share)
+
+        yield (
+            source,
+            partial(
+                read_source, source, folder, position, options, threads=_cores(), on_share=inside
+            ),
+        )
+        inside(1.0)
+
+
+def _map_there(
+    sources: Sequence[Source],
+    folder: Path,
+    options: ReadOptions,
+    executor: Executor,
+    on_progress: Progress | None,
+) -> Iterator[Outcome]:
+    shares = _shares(sources)
+    with executor:
+        futures = [
+            executor.submit(read_source, source, folder, position, options)
+            for position, source in enumerate(sources)
+        ]
+        for position, (source, future) in enumerate(zip(sources, futures, strict=True)):
+            yield source, future.result
+            if on_progress:
+                on_progress(source.file_name, sum(shares[: position + 1]))
+
+
+def _shares(sources: Sequence[Source]) -> list[float]:
+    sizes = [source.path.stat().st_size for source in sources]
+    return [size / (sum(sizes) or 1) for size in sizes]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _pool(sources: int, jobs: int | None) -> ProcessPoolExecutor | None:
+    workers = min(sources, jobs or _cores())
+    if workers <= 1:
+        return None
+    return ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
+
+
+def read_source(
+    source: Source,
+    folder: Path,
+    position: int,
+    options: ReadOptions,
+    *,
+    threads: int = 1,
+    on_share: Callable[[float], None] | None = None,
+) -> SourceTables:
+    """Returns: the finished tables of one source, with its operations in a part under folder.
+
+    Raises:
+        SourceError: the source cannot be read, or holds no GPU work.
+    """
+    own = folder / f"{position:05d}"
+    own.mkdir()
+    on_rows = (lambda done, of: on_share(done / of if of else 1.0)) if on_share else None
+    with ThreadPoolExecutor(1) as beside:
+        checksum = beside.submit(_sha256, source.path)
+        path = plain_file(source, own)
+        tables = read_nsys(
+            path,
+            label=source.file_name,
+            part=own / "ops.parquet",
+            options=options,
+            threads=threads,
+            on_rows=on_rows,
+        )
+        size = source.path.stat().st_size
+        facts = replace(tables.facts, sha256=checksum.result(), size=size)
+    if path != source.path:
+        path.unlink()
+    return replace(tables, facts=facts)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

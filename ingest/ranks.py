@@ -1,0 +1,109 @@
+"""Which global rank each rank of each source is, and how surely that is known."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from traceq.errors import SourceError
+from traceq.ingest.tables import RankTable, SourceTables
+from traceq.model.reasons import Diagnostic, Severity
+
+_IN_FILE_NAME = re.compile(r"(?:^|[^a-z])rank[_.=-]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A rank with its global number.
+
+    Attributes:
+        rank: global rank.
+        rank_source: where the number came from.
+        source: position of its source.
+        key: its position inside the source.
+        table: the rank itself.
+    """
+
+    rank: int
+    rank_source: str
+    source: int
+    key: int
+    table: RankTable
+
+
+def number_ranks(
+    sources: Sequence[SourceTables], rank_map: dict[str, int]
+) -> tuple[list[Numbered], list[Diagnostic]]:
+    """Returns: every rank with its number, in order, and what to know about the numbers.
+
+    A number is taken from the user, else from what the source states, else from its file name, else
+    the ranks left over are counted in order of source, process and device, which is said.
+
+    Raises:
+        SourceError: two sources claim one rank, or a mapped source holds several.
+    """
+    numbered: list[Numbered] = []
+    left_over: list[Numbered] = []
+    for position, source in enumerate(sources):
+        for key, table in enumerate(source.ranks):
+            rank, origin = _number(source, table, rank_map)
+            entry = Numbered(rank if rank is not None else -1, origin, position, key, table)
+            (left_over if rank is None else numbered).append(entry)
+    _refuse_double(numbered, sources)
+    taken = {entry.rank for entry in numbered}
+    free = (rank for rank in range(len(taken) + len(left_over)) if rank not in taken)
+    numbered += [replace(entry, rank=rank) for entry, rank in zip(left_over, free, strict=False)]
+    return sorted(numbered, key=lambda entry: entry.rank), _notes(numbered, sources)
+
+
+def _number(
+    source: SourceTables, table: RankTable, rank_map: dict[str, int]
+) -> tuple[int | None, str]:
+    name = source.facts.file_name
+    alone = len(source.ranks) == 1
+    if name in rank_map:
+        if not alone:
+            message = f"{name}: holds {len(source.ranks)} ranks, so --rank-map cannot give it one"
+            raise SourceError(message)
+        return rank_map[name], "user"
+    if table.rank is not None and table.rank_source is not None:
+        return table.rank, table.rank_source
+    match = _IN_FILE_NAME.search(name)
+    if alone and match:
+        return int(match.group(1)), "file_name"
+    return None, "order"
+
+
+def _refuse_double(numbered: list[Numbered], sources: Sequence[SourceTables]) -> None:
+    holder: dict[int, Numbered] = {}
+    for entry in numbered:
+        other = holder.setdefault(entry.rank, entry)
+        if other is not entry:
+            names = [sources[each.source].facts.file_name for each in (other, entry)]
+            message = (
+                f"{names[0]} and {names[1]}: both claim rank {entry.rank} (by {other.rank_source} "
+                f"and {entry.rank_source}): say which is which with --rank-map FILE=RANK"
+            )
+            raise SourceError(message)
+
+
+def _notes(numbered: list[Numbered], sources: Sequence[SourceTables]) -> list[Diagnostic]:
+    notes = []
+    counted = [entry for entry in numbered if entry.rank_source == "order"]
+    if counted and len(numbered) > 1:
+        message = (
+            f"no source states the rank of {len(counted)} of {len(numbered)} ranks: they are only "
+            "counted in order of file, process and device"
+        )
+        hint = "give ranks with --rank-map FILE=RANK, or put rank<N> into each file name"
+        notes.append(
+            Diagnostic("rank_from_order", Severity.WARNING, message, hint, count=len(counted))
+        )
+    named = [entry for entry in numbered if entry.rank_source == "file_name"]
+    if named:
+        names = ", ".join(sources[entry.source].facts.file_name for entry in named[:3])
+        more = ", ..." if len(named) > 3 else ""  # noqa: PLR2004
+        message = f"the rank is taken from the file name of {len(named)} sources ({names}{more})"
+        notes.append(
+            Diagnostic("rank_from_file_name", Severity.INFO, message, None, count=len(named))
+        )
+    return notes

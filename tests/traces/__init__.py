@@ -1,0 +1,1 @@
+"""Builders of tiny sources with round numbers."""

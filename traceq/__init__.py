@@ -1,0 +1,33 @@
+"""traceq: where the time of a multi-GPU training run goes.
+
+>>> import traceq
+>>> with traceq.open_run("run.duckdb") as run:  # doctest: +SKIP
+...     print(traceq.build_report(run).metrics["comm_fraction"])
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from traceq.ingest.pipeline import ingest_run
+    from traceq.report import build_report
+    from traceq.runfile import open_run
+
+__all__ = ["__version__", "build_report", "ingest_run", "open_run"]
+
+__version__ = version("traceq")
+
+# Loaded on first use, so that the command line starts without its libraries.
+_LAZY = {
+    "build_report": "traceq.report",
+    "ingest_run": "traceq.ingest.pipeline",
+    "open_run": "traceq.runfile",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    message = f"module 'traceq' has no attribute {name!r}"
+    raise AttributeError(message)

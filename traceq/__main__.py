@@ -1,0 +1,5 @@
+"""`python -m traceq`."""
+
+from traceq.cli import main
+
+main()

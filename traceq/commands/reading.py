@@ -1,0 +1,151 @@
+"""What every command that takes sources shares: its options, and the reading with its progress."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+import click
+
+import traceq
+from traceq.errors import ConfigError, SourceError, TraceqError
+
+if TYPE_CHECKING:
+    from traceq.config import ReadOptions
+    from traceq.runfile import Run
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Options from a traceq.toml.",
+    ),
+    click.option(
+        "--step-pattern",
+        metavar="REGEX",
+        help="Whole name of the ranges that mark a step; a first group is the number of the step. "
+        "By default the names of common frameworks: 'step 12', 'iteration 12', 'ProfilerStep#12'.",
+    ),
+    click.option(
+        "--rank-map",
+        multiple=True,
+        metavar="FILE=RANK",
+        help="Rank of a source, by file name. Repeatable.",
+    ),
+    click.option(
+        "--nranks", type=click.IntRange(1), help="Ranks of the whole job, if no source says."
+    ),
+    click.option("--p2p-as-comm", is_flag=True, help="Count peer-to-peer copies as communication."),
+    click.option("--jobs", type=click.IntRange(1), help="Sources read at once. [default: cores]"),
+)
+
+
+def reading_options(command: Command) -> Command:
+    """Returns: the command with every option that changes how sources are read."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class ReadingFlags(TypedDict):
+    """The values of `reading_options` but for `jobs`, which changes no number."""
+
+    config: Path | None
+    step_pattern: str | None
+    rank_map: tuple[str, ...]
+    nranks: int | None
+    p2p_as_comm: bool
+
+
+def read_options(**flags: Unpack[ReadingFlags]) -> "ReadOptions":
+    """Returns: the options of the command line on top of those of the configuration file.
+
+    Raises:
+        ConfigError: the file or an option does not say what it should.
+    """
+    from traceq.config import checked, load_options
+
+    options = load_options(flags["config"])
+    return checked(
+        replace(
+            options,
+            step_pattern=flags["step_pattern"] or options.step_pattern,
+            rank_map=dict(_mapped(entry) for entry in flags["rank_map"]),
+            nranks=flags["nranks"] or options.nranks,
+            p2p_as_comm=flags["p2p_as_comm"] or options.p2p_as_comm,
+        )
+    )
+
+
+def _mapped(entry: str) -> tuple[str, int]:
+    name, _, rank = entry.rpartition("=")
+    if not name or not rank.isdecimal():
+        message = f"--rank-map {entry}: must be FILE=RANK, as in run_a.sqlite=3"
+        raise ConfigError(message)
+    return Path(name).name, int(rank)
+
+
+@contextmanager
+def opened(
+    sources: tuple[str, ...],
+    *,
+    options: "ReadOptions | None" = None,
+    name: str | None = None,
+    save: Path | None = None,
+    jobs: int | None = None,
+) -> Iterator[tuple["Run", list[SourceError]]]:
+    """Yields: a run, from a run file or read from sources, and the sources that failed.
+
+    Args:
+        sources: one run file, or files, folders and patterns.
+        options: how to read.
+        name: name of the run.
+        save: keep the run file under this name.
+        jobs: sources read at once.
+
+    Raises:
+        TraceqError: nothing could be read, or the run file cannot be kept.
+    """
+    from traceq.runfile import is_run_file, open_run
+
+    if any(is_run_file(Path(source)) for source in sources):
+        if len(sources) > 1 or save is not None:
+            message = "a run file is read alone and is saved already: name nothing else"
+            raise TraceqError(message)
+        with open_run(sources[0]) as run:
+            yield run, []
+        return
+    from traceq.ingest.pipeline import ingest_run
+
+    with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
+        with _progress() as on_progress:
+            ingested = ingest_run(
+                sources,
+                save or Path(folder) / "run.duckdb",
+                options=options,
+                name=name,
+                version=traceq.__version__,
+                jobs=jobs,
+                on_progress=on_progress,
+            )
+        with open_run(ingested.path) as run:
+            yield run, ingested.failures
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, float], None] | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+        yield lambda name, share: bar.update(task, completed=share, description=f"reading {name}")

@@ -1,0 +1,82 @@
+"""Options that change numbers: from traceq.toml, then from the command line."""
+
+import re
+import tomllib
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from traceq.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How sources are read.
+
+    Attributes:
+        step_pattern: regular expression that names a training step; its first group, if any, is
+            the number of the step. None tries the patterns of the common frameworks.
+        comm_patterns: further regular expressions of communication kernels.
+        p2p_as_comm: count peer-to-peer copies as communication.
+        rank_map: rank of a source, by its file name.
+        nranks: ranks of the whole job, where no source tells it.
+    """
+
+    step_pattern: str | None = None
+    comm_patterns: tuple[str, ...] = ()
+    p2p_as_comm: bool = False
+    rank_map: dict[str, int] = field(default_factory=dict)
+    nranks: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns: the options as plain data, for the run file."""
+        return asdict(self)
+
+
+_KEYS: dict[str, dict[str, tuple[str, type]]] = {
+    "steps": {"pattern": ("step_pattern", str)},
+    "communication": {"patterns": ("comm_patterns", list), "p2p_as_comm": ("p2p_as_comm", bool)},
+    "ranks": {"nranks": ("nranks", int)},
+}
+
+
+def load_options(path: Path | None) -> ReadOptions:
+    """Returns: the options of a traceq.toml file, or the defaults when there is none.
+
+    Raises:
+        ConfigError: the file cannot be read, or has a key that means nothing.
+    """
+    if path is None:
+        return ReadOptions()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        message = f"{path.name}: cannot be read as TOML: {error}"
+        raise ConfigError(message) from error
+    values: dict[str, Any] = {}
+    for section, table in data.items():
+        known = _KEYS.get(section)
+        if known is None or not isinstance(table, dict):
+            message = f"{path.name}: unknown section [{section}]; there are: {', '.join(_KEYS)}"
+            raise ConfigError(message)
+        for key, value in table.items():
+            if key not in known or not isinstance(value, known[key][1]):
+                message = f"{path.name}: [{section}] has no such setting: {key} = {value!r}"
+                raise ConfigError(message)
+            values[known[key][0]] = tuple(value) if isinstance(value, list) else value
+    return checked(replace(ReadOptions(), **values))
+
+
+def checked(options: ReadOptions) -> ReadOptions:
+    """Returns: the options, once every pattern in them compiles.
+
+    Raises:
+        ConfigError: a pattern is not a regular expression.
+    """
+    for pattern in (options.step_pattern, *options.comm_patterns):
+        try:
+            re.compile(pattern or "")
+        except (re.error, TypeError) as error:
+            message = f"{pattern!r}: not a regular expression: {error}"
+            raise ConfigError(message) from error
+    return options

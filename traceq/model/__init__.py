@@ -1,0 +1,1 @@
+"""What the words of traceq mean: pure definitions, no input or output."""

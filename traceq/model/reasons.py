@@ -1,0 +1,52 @@
+"""The one list of codes that say why a number is unknown or limited, and what to do about it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a diagnostic costs the reader: missing numbers, limited numbers, or nothing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing noticed about the data.
+
+    Attributes:
+        code: stable code of the finding.
+        severity: what it costs the reader.
+        message: the finding in words.
+        hint: what to do about it, if anything.
+        source: position of the source it is about, None for the whole run.
+        rank: rank it is about, None for all.
+        count: how many events it concerns, None when not countable.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    hint: str | None = None
+    source: int | None = None
+    rank: int | None = None
+    count: int | None = None
+
+
+REASONS: dict[str, str] = {
+    "no_comm": "no communication ran in the window",
+    "no_steps": "no training steps are marked in the capture",
+    "graph_hidden": "CUDA graphs were traced as a whole: the kernels inside are not visible",
+    "names_unknown": "kernel names are missing, so communication cannot be told from compute",
+    "size_unknown": "message sizes are not in the capture",
+    "unmatched": "collectives are not matched across ranks",
+    "single_rank": "one rank alone cannot show who waits for whom",
+    "empty_window": "the window has no length",
+}
+
+MARK_STEPS = 'mark steps with torch.cuda.nvtx.range_push(f"step {i}"), or use --step-pattern'
+RECAPTURE_GRAPH = "re-capture with nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
+RECAPTURE = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node -o run <your command>"
+REEXPORT = "nsys export --type sqlite --include-blobs=true --include-json=true"

@@ -1,0 +1,1 @@
+"""Renderers: a report as text; each is one function `render(report) -> str`."""

@@ -1,0 +1,282 @@
+"""A report as a table for people: the answer first, then its window, coverage and parts."""
+
+import io
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from traceq.model.units import UNKNOWN, percent_text, time_text
+from traceq.report import Report, Row, reason_text
+
+WIDTH = 100
+_BAR_CELLS = 24
+_MOST_ROWS = 12
+_MOST_NAMES = 3
+_PARTS = (
+    ("compute", "compute_ns", "green"),
+    ("exposed communication", "exposed_comm_ns", "red"),
+    ("exposed copies", "exposed_copy_ns", "yellow"),
+    ("idle", "idle_ns", "bright_black"),
+)
+_SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_ROLE_STYLE = {"mixed": "yellow", "comm": "red", "compute": "green"}
+
+
+def render(report: Report, *, color: bool = False) -> str:
+    """Returns: the report as text of at most 100 columns.
+
+    Args:
+        report: the report.
+        color: use terminal colours.
+    """
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=WIDTH,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+    )
+    console.print(Group(*_sections(report)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _sections(report: Report) -> Iterable[RenderableType]:
+    yield _headline(report)
+    yield _parts(report)
+    yield _ranks(report)
+    if report.steps:
+        yield _steps(report)
+    if report.collectives:
+        yield _collectives(report)
+    yield _streams(report)
+    yield _kernels(report)
+    if report.diagnostics:
+        yield _diagnostics(report)
+
+
+def _headline(report: Report) -> RenderableType:
+    return Group(
+        Text.assemble(("traceq report", "bold"), f"  {report.name}"),
+        "",
+        Text(_answer(report), style="bold"),
+        "",
+        Text(f"Window    {_window_text(report)}"),
+        Text(f"Coverage  {_coverage_text(report)}"),
+        "",
+    )
+
+
+def _answer(report: Report) -> str:
+    metrics = report.metrics
+    if metrics["comm_fraction"] is None:
+        why = reason_text(report.reasons.get("comm_fraction"))
+        return f"How much of the time is communication is unknown: {why}."
+    if metrics["comm_ns"] == 0:
+        return "No communication: none of the kernels that ran is a communication kernel."
+    return (
+        f"{percent_text(metrics['comm_fraction'])} of the time is communication: "
+        f"{percent_text(metrics['overlap_ratio'])} of it hidden behind compute, "
+        f"{percent_text(metrics['exposed_comm_fraction'])} of the time exposed."
+    )
+
+
+def _window_text(report: Report) -> str:
+    summed = f"{time_text(report.metrics['window_ns'])} in sum over ranks"
+    if report.run["window"] == "steps":
+        counts = sorted(set(Counter(row["rank"] for row in report.steps).values()))
+        steps = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"all training steps, {steps} per rank; {summed}"
+    why = "fewer than 3 steps on some rank" if report.steps else "no steps are marked"
+    return f"the capture, first to last device operation of each rank ({why}); {summed}"
+
+
+def _coverage_text(report: Report) -> str:
+    run = report.run
+    present, world = len(run["ranks_present"]), run["world_size"]
+    ranks = f"{present} of {world} ranks" if world else f"{_counted(present, 'rank')} of unknown"
+    if run["ranks_missing"]:
+        ranks += f" ({_listed(run['ranks_missing'])} missing)"
+    nodes = "hosts unknown" if run["nodes"] is None else _counted(run["nodes"], "host")
+    gpus = ", ".join(run["gpus"]) or "GPU model unknown"
+    read = sum(source["events_read"] for source in report.sources)
+    state = "" if report.complete else "; INCOMPLETE, see the notes"
+    return f"{ranks}, {nodes}, {gpus}, {read:,} device operations{state}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _listed(values: list[object], most: int = 8) -> str:
+    return ", ".join(map(str, values[:most])) + (", ..." if len(values) > most else "")
+
+
+def _table(*columns: str) -> Table:
+    """Returns: an empty table; a column is right-aligned unless its name begins with `<`."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(
+            column.removeprefix("<"),
+            justify="left" if column.startswith("<") else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    return table
+
+
+def _section(title: str, table: Table, *notes: str | None) -> RenderableType:
+    heading, _, scope = title.partition(" (")
+    lines = [Text(note, style="dim") for note in notes if note]
+    head = Text.assemble((heading, "bold"), (f" ({scope}" if scope else "", "dim"))
+    return Padding(Group(head, table, *lines), (0, 0, 1, 0))
+
+
+def _more(count: int, what: str) -> str | None:
+    hidden = count - _MOST_ROWS
+    return f"... and {hidden} more {what}: see --format json" if hidden > 0 else None
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _parts(report: Report) -> RenderableType:
+    several = len(report.ranks) > 1
+    ends = ("least (rank)", "most (rank)") if several else ()
+    table = _table("<", "<", "share", "time", *ends)
+    window = report.metrics["window_ns"]
+    for label, name, style in _PARTS:
+        value = report.metrics[name]
+        share = value / window if value is not None and window else None
+        bar = Text("█" * round((share or 0) * _BAR_CELLS), style=style)
+        held = _ends(report, name) if several else ()
+        table.add_row(label, bar, percent_text(share), time_text(value), *held)
+    return _section("Where the time goes (parts add up to the window)", table)
+
+
+def _ends(report: Report, part: str) -> tuple[str, str]:
+    shares = sorted(
+        (row[part] / row["window_ns"], row["rank"])
+        for row in report.ranks
+        if row[part] is not None and row["window_ns"]
+    )
+    if not shares:
+        return UNKNOWN, UNKNOWN
+    least, most = (f"{percent_text(share)} ({rank})" for share, rank in (shares[0], shares[-1]))
+    return least, most
+
+
+def _ranks(report: Report) -> RenderableType:
+    table = _table(
+        *("rank", "<from", "<source", "window", "compute", "comm", "hidden", "exposed"),
+        *("copies", "idle"),
+    )
+    for row in report.ranks[:_MOST_ROWS]:
+        table.add_row(
+            str(row["rank"]),
+            row["rank_source"],
+            Text(_shorten(row["source"], 20)),
+            *(time_text(row[name]) for name in ("window_ns", "compute_ns", "comm_ns")),
+            "-" if row["comm_ns"] == 0 else percent_text(row["overlap_ratio"]),
+            *(time_text(row[name]) for name in ("exposed_comm_ns", "copy_ns", "idle_ns")),
+        )
+    title = "Ranks (over the same window; hidden is a share of comm)"
+    return _section(title, table, _more(len(report.ranks), "ranks"))
+
+
+def _steps(report: Report) -> RenderableType:
+    table = _table(
+        "step", "ranks", "fastest (rank)", "slowest (rank)", "exposed comm, mean of ranks"
+    )
+    steps: dict[int, list[Row]] = {}
+    for row in report.steps:
+        steps.setdefault(row["step"], []).append(row)
+    for step, rows in list(steps.items())[:_MOST_ROWS]:
+        windows = sorted((row["window_ns"], row["rank"]) for row in rows)
+        exposed = [row["exposed_comm_ns"] for row in rows]
+        mean = None if None in exposed else round(sum(exposed) / len(exposed))
+        ends = (f"{time_text(ns)} ({rank})" for ns, rank in (windows[0], windows[-1]))
+        table.add_row(str(step), str(len(rows)), *ends, time_text(mean))
+    median = time_text(report.metrics["step_time_ms"] * 1e6)
+    notes = (f"median step of the slowest rank: {median}", _more(len(steps), "steps"))
+    return _section("Steps", table, *notes)
+
+
+def _collectives(report: Report) -> RenderableType:
+    table = _table(
+        *("<operation", "count", "shortest", "median", "longest", "size", "busbw"),
+    )
+    for row in report.collectives:
+        durations = (time_text(row[f"duration_ns_{name}"]) for name in ("min", "p50", "max"))
+        table.add_row(row["op"], f"{row['count']:,}", *durations, UNKNOWN, UNKNOWN)
+    title = "Communication (durations of its operations, waiting for late ranks included)"
+    return _section(title, table)
+
+
+def _streams(report: Report) -> RenderableType:
+    table = _table(
+        *("rank", "stream", "<role", "operations", "busy", "share", "comm", "compute"),
+    )
+    for row in report.streams[:_MOST_ROWS]:
+        role = row["role"] or UNKNOWN
+        table.add_row(
+            str(row["rank"]),
+            str(row["stream"]),
+            Text(role, style=_ROLE_STYLE.get(role, "")),
+            f"{row['op_count']:,}",
+            time_text(row["busy_ns"]),
+            percent_text(row["busy_fraction"]),
+            time_text(row["comm_ns"]),
+            time_text(row["compute_ns"]),
+        )
+    mixed = any(row["role"] == "mixed" for row in report.streams)
+    note = "mixed: communication and compute share the stream, so they cannot overlap there"
+    notes = (_more(len(report.streams), "streams"), note if mixed else None)
+    return _section("Streams (over the capture)", table, *notes)
+
+
+def _kernels(report: Report) -> RenderableType:
+    table = _table("<class", "calls", "total", "share", "median", "<name")
+    for row in report.kernels:
+        table.add_row(
+            row["class"] or UNKNOWN,
+            f"{row['call_count']:,}",
+            time_text(row["total_ns"]),
+            percent_text(row["total_fraction"]),
+            time_text(row["p50_ns"]),
+            Text(_shorten(row["short_name"], 48)),
+        )
+    title = "Device operations by total time (over the capture; share of all durations)"
+    return _section(title, table)
+
+
+def _diagnostics(report: Report) -> RenderableType:
+    lines: list[RenderableType] = [Text("Notes, and what this capture cannot tell", style="bold")]
+    for row, files in _grouped(report.diagnostics):
+        where = f" [{_listed(files, _MOST_NAMES)}]" if files and len(report.sources) > 1 else ""
+        message = Table.grid(padding=(0, 1, 0, 0))
+        message.add_column(width=7)
+        message.add_column()
+        message.add_row(
+            Text(row["severity"], style=_SEVERITY_STYLE[row["severity"]]),
+            Text(f"{row['message']}{where}"),
+        )
+        if row["hint"]:
+            message.add_row("", Text(f"→ {row['hint']}", style="dim"))
+        lines.append(message)
+    return Group(*lines)
+
+
+def _grouped(diagnostics: list[Row]) -> list[tuple[Row, list[object]]]:
+    """Returns: each distinct finding once, with the files it is about."""
+    grouped: dict[tuple[str, str], tuple[Row, list[object]]] = {}
+    for row in diagnostics:
+        files = grouped.setdefault((row["code"], row["message"]), (row, []))[1]
+        if row["source"]:
+            files.append(row["source"])
+    return list(grouped.values())
