@@ -155,9 +155,12 @@ _DAMAGE = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 def _first_bytes(path: Path, compression: str) -> bytes:
     try:
         with _decompressed(path, compression) as stream:
-            return stream.read(_HEAD_BYTES)
+            head = stream.read(_HEAD_BYTES)
     except _DAMAGE as error:
         raise _damaged(path, compression, error) from error
+    if not head:
+        raise _damaged(path, compression, EOFError("it ends before its first byte"))
+    return head
 
 
 def plain_file(source: Source, folder: Path) -> Path:

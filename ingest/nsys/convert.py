@@ -1,5 +1,6 @@
 """Reports that are not exported yet: nsys makes the SQLite file where it is on the PATH."""
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +21,7 @@ def export_report(path: Path, folder: Path) -> Path:
         SourceError: nsys is not on the PATH, or cannot export the report.
     """
     nsys = shutil.which("nsys")
-    command = f"{REEXPORT} -o {path.stem}.sqlite {path.name}"
+    command = f"{REEXPORT} -o {shlex.quote(path.stem + '.sqlite')} {shlex.quote(path.name)}"
     if nsys is None:
         message = (
             f"{path.name}: an nsys report, and nsys is not on the PATH: export it with {command}"

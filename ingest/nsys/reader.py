@@ -214,7 +214,7 @@ def _classed(
 
 
 def _in_steps(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    if steps.is_empty():
+    if steps.is_empty() or ops.is_empty():
         return ops.with_columns(step=pl.lit(None, pl.Int64))
     parts = [
         group.with_columns(

@@ -293,11 +293,12 @@ class NsysExport:
         # A NULL in a column declared NOT NULL is damage that some exports have; the declaration
         # is dropped, so that a test can write it.
         declared = ", ".join(f'"{name}" {kind}' for name, kind, _ in columns)
-        connection.execute(f'CREATE TABLE "{table}" ({declared})')
+        quoted = table.replace('"', '""')
+        connection.execute(f'CREATE TABLE "{quoted}" ({declared})')
         defaults = {name: 0 for name, _, required in columns if required}
         names = [name for name, _, _ in columns]
         connection.executemany(
-            f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(names))})',
+            f'INSERT INTO "{quoted}" VALUES ({", ".join("?" * len(names))})',
             [[{**defaults, **row}.get(name) for name in names] for row in rows],
         )
 

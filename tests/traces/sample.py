@@ -1,9 +1,9 @@
 """The bundled sample: two ranks, four training steps, every number known by hand.
 
-Each step lasts 1 ms on the device of rank 0 and 1.1 ms on that of rank 1:
+Each step lasts 0.95 ms on the device of rank 0 and 1.1 ms on that of rank 1; in us:
 
-    rank 0   compute 0-600 us, all_reduce 400-900 us on its own stream, copy 900-950 us, idle to 1000
-    rank 1   compute 0-700 us, all_reduce 400-900 us on its own stream, copy 900-950 us, compute 1050-1100
+    rank 0   compute 0-600, all_reduce 400-900 on its own stream, copy 900-950
+    rank 1   compute 0-700, all_reduce 400-900 on its own stream, copy 900-950, compute 1050-1100
 
 so that per step, in us: rank 0 computes 600, communicates 500 (200 hidden, 300 exposed), copies 50
 and idles 0 in its window of 950; rank 1 computes 750, communicates 500 (300 hidden, 200 exposed),

@@ -1,0 +1,60 @@
+"""Fixtures that every test may use."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.traces import sample
+from traceq.config import ReadOptions
+from traceq.ingest.pipeline import ingest_run
+from traceq.runfile import Run, open_run
+
+RunMaker = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real sources with right answers."""
+    folder = os.environ.get("TRACEQ_CORPUS")
+    if not folder:
+        pytest.skip("TRACEQ_CORPUS is not set, so there are no real sources to test on")
+    path = Path(folder)
+    assert (path / "oracle.json").exists(), f"TRACEQ_CORPUS names no corpus: {path}"
+    return path
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Iterator[RunMaker]:
+    """Reads sources into a run file of their own, and opens it."""
+    with ExitStack() as stack:
+        count = 0
+
+        def make(*sources: Path, name: str | None = None, **options: Any) -> Run:
+            nonlocal count
+            count += 1
+            target = tmp_path / f"run{count}.duckdb"
+            ingest_run(sources, target, options=ReadOptions(**options), name=name, version="test")
+            return stack.enter_context(open_run(target))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two-rank sample, freshly built."""
+    folder = tmp_path_factory.mktemp("two_ranks")
+    sample.write(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_run(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """The two-rank sample as a run file."""
+    target = tmp_path_factory.mktemp("run") / "sample.duckdb"
+    ingest_run([sample_folder], target, version="test")
+    with open_run(target) as run:
+        yield run
