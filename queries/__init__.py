@@ -101,9 +101,9 @@ def parse_query(sql: str) -> Query:
             break
         header.append(line.removeprefix("--").strip())
     joined = _join_continued(header)
-    title = _TITLE.fullmatch(joined[0])
+    title = _TITLE.fullmatch(joined[0]) if joined else None
     if title is None:
-        message = f"the first line must be '-- name: question', not {joined[0]!r}"
+        message = "the first line must be '-- name: question'"
         raise ValueError(message)
     body = joined[1:]
     parameters = tuple(Parameter(**m.groupdict()) for m in _matches(_PARAM, "param ", body))

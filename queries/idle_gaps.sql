@@ -56,7 +56,7 @@ SELECT
         WHEN g.launch_ns > g.idle_from_ns THEN 'late'
         ELSE 'queued'
     END AS host,
-    greatest(g.launch_ns - g.idle_from_ns, 0) AS late_ns
+    CASE WHEN g.launch_ns IS NOT NULL THEN greatest(g.launch_ns - g.idle_from_ns, 0) END AS late_ns
 FROM gaps g
 JOIN kernel_names n USING (name_id)
 ORDER BY idle_ns DESC, g.rank, g.start_ns

@@ -10,8 +10,12 @@ from traceq.runfile import Run, create, open_run, schema_sql
 
 
 def test_every_table_and_column_has_a_comment(sample_run: Run) -> None:
-    tables = sample_run.frame("SELECT table_name, comment FROM duckdb_tables()").rows()
-    columns = sample_run.frame("SELECT column_name, comment FROM duckdb_columns()").rows()
+    tables = sample_run.frame(
+        "SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal"
+    ).rows()
+    columns = sample_run.frame(
+        "SELECT column_name, comment FROM duckdb_columns() WHERE NOT internal"
+    ).rows()
     assert len(tables) == 10
     assert all(comment for _, comment in tables + columns)
 
@@ -19,7 +23,7 @@ def test_every_table_and_column_has_a_comment(sample_run: Run) -> None:
 def test_every_column_with_a_unit_suffix_has_it_in_its_comment(sample_run: Run) -> None:
     units = {"_ns": "ns", "_bytes": "bytes", "_fraction": "1", "_ratio": "1"}
     for name, comment in sample_run.frame(
-        "SELECT column_name, comment FROM duckdb_columns()"
+        "SELECT column_name, comment FROM duckdb_columns() WHERE NOT internal"
     ).iter_rows():
         for suffix, unit in units.items():
             if name.endswith(suffix):
@@ -100,5 +104,5 @@ def test_a_run_file_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
 def test_the_schema_is_what_the_file_holds(sample_run: Run) -> None:
     with duckdb.connect() as fresh:
         fresh.execute(schema_sql())
-        query = "SELECT table_name, column_name, data_type FROM duckdb_columns() ORDER BY ALL"
+        query = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
         assert sample_run.frame(query).rows() == fresh.execute(query).fetchall()

@@ -68,15 +68,19 @@ def load_options(path: Path | None) -> ReadOptions:
 
 
 def checked(options: ReadOptions) -> ReadOptions:
-    """Returns: the options, once every pattern in them compiles.
+    """Returns: the options, once every pattern in them compiles, here and in polars.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
     """
+    import polars as pl  # noqa: PLC0415  # not needed where nothing is read
+
     for pattern in (options.step_pattern, *options.comm_patterns):
         try:
             re.compile(pattern or "")
-        except (re.error, TypeError) as error:
-            message = f"{pattern!r}: not a regular expression: {error}"
+            pl.Series([""]).str.contains(pattern or "")
+        except (re.error, TypeError, pl.exceptions.ComputeError) as error:
+            fact = str(error).splitlines()[0]
+            message = f"{pattern!r}: not a regular expression: {fact}"
             raise ConfigError(message) from error
     return options
