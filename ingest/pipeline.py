@@ -42,11 +42,10 @@ class Ingested:
 
 def ingest_run(
     paths: Iterable[str | Path],
-    run_path: Path,
+    run_path: str | Path,
     *,
     options: ReadOptions | None = None,
     name: str | None = None,
-    version: str = "",
     executor: Executor | None = None,
     jobs: int | None = None,
     on_progress: Progress | None = None,
@@ -58,7 +57,6 @@ def ingest_run(
         run_path: the run file to make; it must not exist.
         options: how to read.
         name: name of the run, else derived from the sources.
-        version: version of traceq to note in the file.
         executor: where to read sources; by default this process for one, a pool for several.
         jobs: processes of that pool; by default one per core.
         on_progress: told (file name, share of all bytes read) as reading goes on.
@@ -68,6 +66,7 @@ def ingest_run(
         RunFileError: the run file cannot be written.
     """
     options = options or ReadOptions()
+    run_path = Path(run_path)
     found = find_sources(paths)
     with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
         tables, failures = _map(
@@ -81,7 +80,7 @@ def ingest_run(
         if not tables:
             raise _all_failed(failures)
         with create(run_path) as writer:
-            write_run(writer, tables, failures, Heading(name, version, options))
+            write_run(writer, tables, failures, Heading(name, options))
     return Ingested(run_path, failures)
 
 

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 
 import polars as pl
 
@@ -18,10 +19,9 @@ from traceq.runfile import SCHEMA_VERSION, RunWriter
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What the run file says about itself: its name, who made it, and the options that were set."""
+    """What the user says about a run: its name, and the options that were set."""
 
     name: str | None
-    version: str
     options: ReadOptions
 
 
@@ -37,7 +37,7 @@ def write_run(
         writer: the run file under construction.
         sources: sources that were read.
         failures: errors of those that were not, which become diagnostics.
-        heading: what the run file says about itself.
+        heading: what the user says about the run.
 
     Raises:
         SourceError: two sources claim one rank.
@@ -130,7 +130,7 @@ def _write_heading(
     row = {
         "name": heading.name or _derived_name(sources),
         "created_at": dt.datetime.now(dt.UTC).replace(tzinfo=None),
-        "traceq_version": heading.version,
+        "traceq_version": version("traceq"),
         "schema_version": SCHEMA_VERSION,
         "world_size": world_size,
         "nodes": nodes,

@@ -37,7 +37,7 @@ def make_run(tmp_path: Path) -> Iterator[RunMaker]:
             nonlocal count
             count += 1
             target = tmp_path / f"run{count}.duckdb"
-            ingest_run(sources, target, options=ReadOptions(**options), name=name, version="test")
+            ingest_run(sources, target, options=ReadOptions(**options), name=name)
             return stack.enter_context(open_run(target))
 
         yield make
@@ -55,6 +55,6 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sample_run(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """The two-rank sample as a run file."""
     target = tmp_path_factory.mktemp("run") / "sample.duckdb"
-    ingest_run([sample_folder], target, version="test")
+    ingest_run([sample_folder], target)
     with open_run(target) as run:
         yield run

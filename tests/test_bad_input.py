@@ -125,8 +125,8 @@ WRITES = {
     "in the middle of a write": [
         "PRAGMA cache_size = 1",
         "BEGIN IMMEDIATE",
-        "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < 2000) "
-        "INSERT INTO StringIds SELECT 10000 + k, hex(randomblob(100)) FROM n",
+        """WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < 2000)
+        INSERT INTO StringIds SELECT 10000 + k, hex(randomblob(100)) FROM n""",
     ],
     "newest rows still in the log": [
         "PRAGMA journal_mode = WAL",

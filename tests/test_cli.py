@@ -8,7 +8,6 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -30,10 +29,10 @@ def output(*arguments: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def saved(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def saved(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "run.duckdb"
     output("report", sample_folder, "--save", path, "--name", "night run", "--output", os.devnull)
-    yield path
+    return path
 
 
 def test_the_report_of_a_saved_run_is_that_of_its_sources(sample_folder: Path, saved: Path) -> None:
@@ -76,25 +75,15 @@ def test_options_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> N
     path = export.write(tmp_path / "a.sqlite")
     config = tmp_path / "traceq.toml"
     config.write_text(
-        '[steps]\npattern = "phase (\\\\d+)"\n[communication]\npatterns = ["^flux"]\n[ranks]\nnranks = 4\n'
+        '[steps]\npattern = "phase (\\\\d+)"\n'
+        '[communication]\npatterns = ["^flux"]\n'
+        "[ranks]\nnranks = 4\n"
     )
     report = json.loads(output("report", path, "--config", config, "--format", "json"))
     assert (report["run"]["steps"], report["run"]["world_size"]) == (3, 4)
     assert report["metrics"]["comm_fraction"] == 1.0
-    report = json.loads(
-        output(
-            "report",
-            path,
-            "--config",
-            config,
-            "--nranks",
-            2,
-            "--step-pattern",
-            "none",
-            "--format",
-            "json",
-        )  # fmt: skip
-    )
+    more = ("--nranks", 2, "--step-pattern", "none")
+    report = json.loads(output("report", path, "--config", config, *more, "--format", "json"))
     assert (report["run"]["steps"], report["run"]["world_size"]) == (0, 2)
 
 

@@ -1,5 +1,7 @@
 """The nsys reader on tiny exports: what is linked, classed, counted, and what stays unknown."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -41,7 +43,7 @@ def test_one_rank_has_every_part_of_its_window(tmp_path: Path, make_run: RunMake
         .memset(2050, 2100)
     )
     row = timings(make_run(export.write(tmp_path / "a.sqlite")))
-    # window 1000..2100; copies 1850-1950 and 2050-2100, of which 1850-1900 lies under the all_reduce
+    # window 1000-2100; copies 1850-1950 and 2050-2100, of which 1850-1900 lies under the comm
     assert row == {
         "rank": 0,
         "windows": 1,
@@ -103,7 +105,7 @@ def test_operations_without_a_call_count_but_belong_to_no_step(
 
 def test_a_null_correlation_id_joins_nothing(tmp_path: Path, make_run: RunMaker) -> None:
     export = NsysExport().capture().kernel(GEMM, 1000, 1100)
-    export.kernel(GEMM, 1200, 1300, called=False, **{"correlationId": None})
+    export.kernel(GEMM, 1200, 1300, called=False, correlationId=None)
     export.row(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
         start=5,
@@ -313,11 +315,8 @@ def test_a_name_that_is_not_utf8_is_kept_readable(tmp_path: Path, make_run: RunM
     export = NsysExport().capture().kernel(GEMM, 1000, 1100)
     export.row("StringIds")
     path = export.kernel("bad", 1200, 1300).write(tmp_path / "a.sqlite")
-    import sqlite3
-
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE StringIds SET value = CAST(x'6b91' AS TEXT) WHERE value = 'bad'")
-    connection.close()
     run = make_run(path)
     assert [name for (name,) in ops(run, "name")] == [GEMM, "k\ufffd"]
 
@@ -526,7 +525,7 @@ class TestNothingToMeasure:
 
     def test_no_kernel_table(self, tmp_path: Path, make_run: RunMaker) -> None:
         path = NsysExport().capture().range("step 0", 0, 10).write(tmp_path / "cpu.sqlite")
-        with pytest.raises(SourceError, match="no CUPTI_ACTIVITY_KIND_KERNEL table.*--trace=cuda"):
+        with pytest.raises(SourceError, match=r"no CUPTI_ACTIVITY_KIND_KERNEL table.*--trace=cuda"):
             make_run(path)
 
     def test_child_processes_that_were_not_traced(self, tmp_path: Path, make_run: RunMaker) -> None:

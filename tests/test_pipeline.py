@@ -29,7 +29,6 @@ def test_every_way_of_reading_gives_the_same_tables(
     ingest_run(
         [sample_folder],
         target,
-        version="test",
         executor=executor,
         jobs=jobs if isinstance(jobs, int) else None,
     )
@@ -111,6 +110,6 @@ def test_a_small_chunk_gives_the_same_tables(
 ) -> None:
     monkeypatch.setattr("traceq.ingest.nsys.export.CHUNK_ROWS", 3)
     target = tmp_path / "run.duckdb"
-    ingest_run([sample_folder], target, version="test", jobs=1)
+    ingest_run([sample_folder], target, jobs=1)
     with open_run(target) as run:
         assert contents(run) == contents(sample_run)

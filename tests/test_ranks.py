@@ -22,7 +22,8 @@ def source(tmp_path: Path, name: str, *, rank: int | None = None, devices: int =
 
 def ranks(run: Run) -> list[tuple[int, str, str]]:
     return run.frame(
-        "SELECT rank, rank_source, file_name FROM ranks JOIN sources USING (source_id) ORDER BY rank"
+        "SELECT rank, rank_source, file_name FROM ranks JOIN sources USING (source_id) "
+        "ORDER BY rank"
     ).rows()
 
 

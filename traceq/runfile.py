@@ -79,10 +79,6 @@ class RunWriter:
         for view in ("part_ranks", "part_names"):
             self._connection.unregister(view)
 
-    def execute(self, sql: str) -> None:
-        """Runs one statement of the build."""
-        self._connection.execute(sql)
-
 
 class Run:
     """A finished run file, open for reading."""

@@ -138,18 +138,23 @@ def read_capture(export: Export, options: ReadOptions, threads: int) -> Capture:
 
 
 def _link(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Adds the launching call of each operation, found by process and correlation together.
+    """Adds the launching call of each operation, found by correlation inside its own process."""
+    if ops.is_empty():
+        return ops.with_columns(launch_ns=pl.lit(None, pl.Int64), by_nccl=pl.lit(value=False))
+    return pl.concat(
+        _link_process(group, calls.filter(pl.col("process") == process))
+        for (process,), group in ops.group_by("process", maintain_order=True)
+    ).with_columns(pl.col("by_nccl").fill_null(value=False))
 
-    Should a correlation id stand twice in a process, its first call is the one: a join never
-    multiplies operations.
-    """
-    key = ["process", "correlation"]
-    calls = calls.select(*key, "launch_ns", "by_nccl")
-    linked = ops.join(calls, on=key, how="left", maintain_order="left")
+
+def _link_process(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Links the operations of one process; should an id stand twice there, its first call is it."""
+    calls = calls.select("correlation", "launch_ns", "by_nccl")
+    linked = ops.join(calls, on="correlation", how="left", maintain_order="left")
     if linked.height > ops.height:
-        calls = calls.unique(key, keep="first", maintain_order=True)
-        linked = ops.join(calls, on=key, how="left", maintain_order="left")
-    return linked.with_columns(pl.col("by_nccl").fill_null(value=False))
+        calls = calls.unique("correlation", keep="first", maintain_order=True)
+        linked = ops.join(calls, on="correlation", how="left", maintain_order="left")
+    return linked
 
 
 def _follow_graph_nodes(

@@ -25,7 +25,7 @@ PARTS = (
     "exposed_copy_ns", "idle_ns",
 )  # fmt: skip
 BEFORE = "nsys/h100x2_sendrecv_before_nsys2026.2.1.sqlite"
-# The sources of the corpus, so that each is a test of its own; a test below holds the list complete.
+# The sources of the corpus, so that each is a test of its own; a test holds the list complete.
 WITH_GPU_WORK = (
     "nsys/a100_2node_allgather_pair/rank0_default_export.sqlite",
     "nsys/a100_2node_allgather_pair/rank0_with_blobs.sqlite",

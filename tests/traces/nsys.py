@@ -1,5 +1,6 @@
 """Builds tiny Nsight Systems SQLite exports, table by table, in the column set of any version."""
 
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -45,7 +46,8 @@ MODERN: dict[str, list[Column]] = {
         "srcKind dstKind graphNodeId copyCount"
     ),
     "CUPTI_ACTIVITY_KIND_MEMSET": _columns(
-        "start* end* deviceId* contextId* streamId* correlationId globalPid value* bytes* graphNodeId"
+        "start* end* deviceId* contextId* streamId* correlationId globalPid value* bytes* "
+        "graphNodeId"
     ),
     "CUPTI_ACTIVITY_KIND_RUNTIME": _columns(
         "start* end* eventClass* globalTid correlationId nameId* returnValue* callchainId"
@@ -130,7 +132,7 @@ class NsysExport:
                 "correlationId": correlation,
                 "globalPid": global_pid(pid),
                 "demangledName": self.string(name),
-                "shortName": self.string(name.split("<")[0].split("(")[0].split(" ")[-1]),
+                "shortName": self.string(re.split(r"[<(]", name)[0].split(" ")[-1]),
             }
             | more,
         )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import click
 
-import traceq
 from traceq.errors import ConfigError, SourceError, TraceqError
 
 if TYPE_CHECKING:
@@ -130,7 +129,6 @@ def opened(
                 save or Path(folder) / "run.duckdb",
                 options=options,
                 name=name,
-                version=traceq.__version__,
                 jobs=jobs,
                 on_progress=on_progress,
             )
