@@ -29,11 +29,13 @@ class Source:
         path: where it is.
         kind: `nsys` for a SQLite export, `nsys-rep` for a report that is not exported yet.
         compression: `gzip`, `zstd` or None.
+        size: of the file as it is [bytes].
     """
 
     path: Path
     kind: str
     compression: str | None
+    size: int
 
     @property
     def file_name(self) -> str:
@@ -121,6 +123,7 @@ def detect(path: Path) -> Source:
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
+        size = path.stat().st_size
     except OSError as error:
         message = f"{path.name}: cannot be read: {error.strerror}"
         raise SourceError(message) from error
@@ -131,9 +134,9 @@ def detect(path: Path) -> Source:
     if compression:
         head = _first_bytes(path, compression)
     if head.startswith(_SQLITE):
-        return Source(path, "nsys", compression)
+        return Source(path, "nsys", compression, size)
     if path.name.removesuffix(".gz").removesuffix(".zst").endswith(REPORT_SUFFIXES):
-        return Source(path, "nsys-rep", compression)
+        return Source(path, "nsys-rep", compression, size)
     message = f"{path.name}: not an Nsight Systems SQLite export or report (by its first bytes)"
     raise SourceError(message)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from concurrent.futures.thread import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -68,14 +69,16 @@ def ingest_run(
     options = options or ReadOptions()
     run_path = Path(run_path)
     found = find_sources(paths)
-    with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
-        tables, failures = _map(
-            found.sources,
-            Path(folder),
-            options,
-            executor or _pool(len(found.sources), jobs),
-            on_progress,
+    with (
+        tempfile.TemporaryDirectory(prefix="traceq-") as folder,
+        _workers(executor, len(found.sources), jobs) as workers,
+    ):
+        outcomes = (
+            _read_here(found.sources, Path(folder), options, on_progress)
+            if workers is None
+            else _read_there(found.sources, Path(folder), options, workers, on_progress)
         )
+        tables, failures = _collect(outcomes)
         failures = [*found.failures, *failures]
         if not tables:
             raise _all_failed(failures)
@@ -90,24 +93,36 @@ def _all_failed(failures: list[SourceError]) -> SourceError:
     return SourceError("\n".join(str(failure) for failure in failures))
 
 
-def _map(
-    sources: Sequence[Source],
-    folder: Path,
-    options: ReadOptions,
-    executor: Executor | None,
-    on_progress: Progress | None,
-) -> tuple[list[SourceTables], list[SourceError]]:
+@contextmanager
+def _workers(
+    executor: Executor | None, sources: int, jobs: int | None
+) -> Iterator[Executor | None]:
+    """Yields: where to read, None for here; an executor of ours ends with the block."""
+    count = min(sources, jobs or _cores())
+    if executor is not None or count <= 1:
+        yield executor
+        return
+    with ProcessPoolExecutor(count, mp_context=get_context("forkserver")) as pool:
+        yield pool
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+Outcome = tuple[Source, Callable[[], SourceTables]]
+
+
+def _collect(outcomes: Iterable[Outcome]) -> tuple[list[SourceTables], list[SourceError]]:
     tables: list[SourceTables] = []
     failures: list[SourceError] = []
-    for source, outcome in (
-        _map_here(sources, folder, options, on_progress)
-        if executor is None
-        else _map_there(sources, folder, options, executor, on_progress)
-    ):
+    for source, outcome in outcomes:
         try:
             tables.append(outcome())
         except SourceError as error:
             failures.append(error)
+        except OSError as error:
+            failures.append(SourceError(f"{source.file_name}: cannot be read: {error.strerror}"))
         except BrokenProcessPool:
             message = (
                 f"{source.file_name}: the process that read it was killed, most likely for memory: "
@@ -117,64 +132,48 @@ def _map(
     return tables, failures
 
 
-Outcome = tuple[Source, Callable[[], SourceTables]]
-
-
-def _map_here(
+def _read_here(
     sources: Sequence[Source], folder: Path, options: ReadOptions, on_progress: Progress | None
 ) -> Iterator[Outcome]:
-    shares = _shares(sources)
-    for position, source in enumerate(sources):
-        before, own = sum(shares[:position]), shares[position]
-
-        def inside(
-            share: float, *, name: str = source.file_name, start: float = before, size: float = own
-        ) -> None:
-            if on_progress:
-                on_progress(name, start + size * share)
-
+    begin = 0.0
+    for position, (source, size) in enumerate(_shares(sources)):
+        tell = partial(_tell, on_progress, source.file_name, begin, size)
         yield (
             source,
             partial(
-                read_source, source, folder, position, options, threads=_cores(), on_share=inside
+                read_source, source, folder, position, options, threads=_cores(), on_share=tell
             ),
         )
-        inside(1.0)
+        tell(1.0)
+        begin += size
 
 
-def _map_there(
+def _read_there(
     sources: Sequence[Source],
     folder: Path,
     options: ReadOptions,
     executor: Executor,
     on_progress: Progress | None,
 ) -> Iterator[Outcome]:
-    shares = _shares(sources)
-    with executor:
-        futures = [
-            executor.submit(read_source, source, folder, position, options)
-            for position, source in enumerate(sources)
-        ]
-        for position, (source, future) in enumerate(zip(sources, futures, strict=True)):
-            yield source, future.result
-            if on_progress:
-                on_progress(source.file_name, sum(shares[: position + 1]))
+    futures = [
+        executor.submit(read_source, source, folder, position, options)
+        for position, source in enumerate(sources)
+    ]
+    begin = 0.0
+    for (source, size), future in zip(_shares(sources), futures, strict=True):
+        yield source, future.result
+        _tell(on_progress, source.file_name, begin, size, 1.0)
+        begin += size
 
 
-def _shares(sources: Sequence[Source]) -> list[float]:
-    sizes = [source.path.stat().st_size for source in sources]
-    return [size / (sum(sizes) or 1) for size in sizes]
+def _tell(on_progress: Progress | None, name: str, begin: float, size: float, share: float) -> None:
+    if on_progress is not None:
+        on_progress(name, begin + size * share)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-def _pool(sources: int, jobs: int | None) -> ProcessPoolExecutor | None:
-    workers = min(sources, jobs or _cores())
-    if workers <= 1:
-        return None
-    return ProcessPoolExecutor(workers, mp_context=get_context("forkserver"))
+def _shares(sources: Sequence[Source]) -> list[tuple[Source, float]]:
+    total = sum(source.size for source in sources) or 1
+    return [(source, source.size / total) for source in sources]
 
 
 def read_source(
@@ -205,8 +204,7 @@ def read_source(
             threads=threads,
             on_rows=on_rows,
         )
-        size = source.path.stat().st_size
-        facts = replace(tables.facts, sha256=checksum.result(), size=size)
+        facts = replace(tables.facts, sha256=checksum.result(), size=source.size)
     if path != source.path:
         path.unlink()
     return replace(tables, facts=facts)
