@@ -18,7 +18,8 @@ from traceq.ingest.nsys.convert import REPORT_SUFFIXES, export_report
 _SQLITE = b"SQLite format 3\0"
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_HEAD_BYTES = 64
+_HEAD_BYTES = 4096
+_SIGNS_OF_TRACE = (b'"traceEvents"', b'"ph"', b'"schemaVersion"', b'"distributedInfo"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Source:
 
     Attributes:
         path: where it is.
-        kind: `nsys` for a SQLite export, `nsys-rep` for a report that is not exported yet.
+        kind: `nsys` for a SQLite export, `nsys-rep` for a report that is not exported yet, `torch`
+            for a torch.profiler trace.
         compression: `gzip`, `zstd` or None.
         size: of the file as it is [bytes].
     """
@@ -137,8 +139,17 @@ def detect(path: Path) -> Source:
         return Source(path, "nsys", compression, size)
     if path.name.removesuffix(".gz").removesuffix(".zst").endswith(REPORT_SUFFIXES):
         return Source(path, "nsys-rep", compression, size)
-    message = f"{path.name}: not an Nsight Systems SQLite export or report (by its first bytes)"
+    if _begins_as_json(head) and any(sign in head for sign in _SIGNS_OF_TRACE):
+        return Source(path, "torch", compression, size)
+    message = (
+        f"{path.name}: not an Nsight Systems SQLite export or report, nor a torch.profiler trace "
+        "(by its first bytes)"
+    )
     raise SourceError(message)
+
+
+def _begins_as_json(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}
 
 
 @contextmanager

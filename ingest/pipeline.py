@@ -23,6 +23,7 @@ from traceq.ingest.detect import Source, find_sources, plain_file
 from traceq.ingest.nsys.reader import read_nsys
 from traceq.ingest.publish import Heading, write_run
 from traceq.ingest.tables import SourceTables
+from traceq.ingest.torch_profiler.reader import read_torch
 from traceq.runfile import create
 
 Progress = Callable[[str, float], None]
@@ -192,22 +193,46 @@ def read_source(
     """
     own = folder / f"{position:05d}"
     own.mkdir()
-    on_rows = (lambda done, of: on_share(done / of if of else 1.0)) if on_share else None
     with ThreadPoolExecutor(1) as beside:
         checksum = beside.submit(_sha256, source.path)
-        path = plain_file(source, own)
-        tables = read_nsys(
-            path,
-            label=source.file_name,
-            part=own / "ops.parquet",
-            options=options,
-            threads=threads,
-            on_rows=on_rows,
-        )
+        read = _read_torch if source.kind == "torch" else _read_nsys
+        tables = read(source, own, options, threads, on_share)
         facts = replace(tables.facts, sha256=checksum.result(), size=source.size)
+    return replace(tables, facts=facts)
+
+
+_Share = Callable[[float], None] | None
+
+
+def _read_nsys(
+    source: Source, folder: Path, options: ReadOptions, threads: int, on_share: _Share
+) -> SourceTables:
+    path = plain_file(source, folder)
+    tables = read_nsys(
+        path,
+        label=source.file_name,
+        part=folder / "ops.parquet",
+        options=options,
+        threads=threads,
+        on_rows=(lambda done, of: on_share(done / of if of else 1.0)) if on_share else None,
+    )
     if path != source.path:
         path.unlink()
-    return replace(tables, facts=facts)
+    return tables
+
+
+def _read_torch(
+    source: Source, folder: Path, options: ReadOptions, threads: int, on_share: _Share
+) -> SourceTables:
+    del threads  # one decoder keeps up with what one stream can be decompressed at
+    return read_torch(
+        source.path,
+        label=source.file_name,
+        compression=source.compression,
+        part=folder / "ops.parquet",
+        options=options,
+        on_share=on_share,
+    )
 
 
 def _sha256(path: Path) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.ranks import Numbered, number_ranks
-from traceq.ingest.tables import SourceTables
+from traceq.ingest.tables import COLLECTIVE_SCHEMA, SourceTables
 from traceq.model.reasons import Diagnostic, Severity
 from traceq.runfile import SCHEMA_VERSION, RunWriter
 
@@ -61,6 +61,7 @@ def write_run(
         source.part.unlink()
         comm = source.comm.join(ranks, on="key").join(local, on="local_id")
         writer.append("nccl_kernels", _nccl_rows(comm))
+    _write_communicators(writer, sources)
     _write_diagnostics(writer, [*notes, *clock_notes, *_failed(failures)], sources)
 
 
@@ -209,11 +210,23 @@ def _nccl_rows(comm: pl.DataFrame) -> pl.DataFrame:
         "step",
         pl.col("start_ns") + pl.col("shift_ns"),
         pl.col("end_ns") + pl.col("shift_ns"),
-        "op",
+        *COLLECTIVE_SCHEMA.keys(),
         "name_id",
         link=pl.lit("unknown"),
         match=pl.lit("unmatched"),
     )
+
+
+def _write_communicators(writer: RunWriter, sources: Sequence[SourceTables]) -> None:
+    """Writes each communicator once, with how often it was used over all ranks."""
+    calls: Counter[str] = Counter()
+    for source in sources:
+        calls.update(dict(source.comm["comm_id"].drop_nulls().value_counts().iter_rows()))
+    known = {row["comm_id"]: row for source in sources for row in source.communicators}
+    rows = [row | {"link": "unknown", "calls": calls[comm_id]} for comm_id, row in known.items()]
+    if rows:
+        frame = pl.DataFrame(rows, infer_schema_length=None)
+        writer.append("communicators", frame)
 
 
 def _write_diagnostics(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -37,6 +38,21 @@ NAMES_SCHEMA = pl.Schema(
     }
 )
 
+# What is known of a communication operation beyond its times.
+COLLECTIVE_SCHEMA = pl.Schema(
+    {
+        "op": pl.String(),
+        "comm_id": pl.String(),
+        "group_size": pl.Int32(),
+        "group_ranks": pl.List(pl.Int32()),
+        "seq": pl.Int64(),
+        "bytes": pl.Int64(),
+        "dtype": pl.String(),
+        "wire_bytes": pl.Int64(),
+        "size_source": pl.String(),
+    }
+)
+
 COMM_SCHEMA = pl.Schema(
     {
         "key": pl.Int32(),
@@ -45,7 +61,7 @@ COMM_SCHEMA = pl.Schema(
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "local_id": pl.Int32(),
-        "op": pl.String(),
+        **COLLECTIVE_SCHEMA,
     }
 )
 
@@ -116,7 +132,11 @@ class RankTable:
 
 @dataclass(frozen=True, slots=True)
 class SourceTables:
-    """One source, read: facts, ranks, names, communication, and the part with all operations."""
+    """One source, read: facts, ranks, names, communication, and the part with all operations.
+
+    `communicators` has one row per group that was used: comm_id, name, description, group_size,
+    ranks.
+    """
 
     facts: SourceFacts
     ranks: list[RankTable]
@@ -124,6 +144,7 @@ class SourceTables:
     comm: pl.DataFrame
     part: Path
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    communicators: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

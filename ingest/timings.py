@@ -51,7 +51,9 @@ class Hidden:
 NOTHING_HIDDEN = Hidden(np.empty(0, np.int64), np.empty(0, np.int64), everywhere=False)
 
 
-def windows_of(ops: pl.DataFrame, hidden: Hidden = NOTHING_HIDDEN) -> pl.DataFrame:
+def windows_of(
+    ops: pl.DataFrame, hidden: Hidden = NOTHING_HIDDEN, placed: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Returns: one row per window: scope, step, start_ns, end_ns: the capture, then the steps.
 
     The capture reaches from the first device start to the last device end; a step from the first
@@ -60,6 +62,7 @@ def windows_of(ops: pl.DataFrame, hidden: Hidden = NOTHING_HIDDEN) -> pl.DataFra
     Args:
         ops: start_ns, end_ns [ns], step; of one rank.
         hidden: device work without kernels, which the capture reaches over too.
+        placed: step, start_ns, end_ns of steps that the source itself places on the device.
     """
     starts = np.concatenate([ops["start_ns"].to_numpy(), hidden.start_ns])
     ends = np.concatenate([ops["end_ns"].to_numpy(), hidden.end_ns])
@@ -71,10 +74,17 @@ def windows_of(ops: pl.DataFrame, hidden: Hidden = NOTHING_HIDDEN) -> pl.DataFra
         ops.drop_nulls("step")
         .group_by("step")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        .sort("start_ns")
-        .select(pl.lit("step").alias("scope"), "step", "start_ns", "end_ns")
     )
-    return pl.concat([capture, steps])
+    if placed is not None:
+        steps = pl.concat([placed, steps.join(placed, on="step", how="anti")])
+    return pl.concat(
+        [
+            capture,
+            steps.sort("start_ns").select(
+                pl.lit("step").alias("scope"), "step", "start_ns", "end_ns"
+            ),
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)

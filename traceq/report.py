@@ -94,8 +94,11 @@ def build_report(run: Run) -> Report:
     by_rank = timings.drop_nulls("rank").join(
         overlap.select("rank", "transfer_overlap_ratio"), on="rank"
     )
-    metrics, reasons = _metrics(total, steps, ranks)
     collectives = _collectives(run)
+    metrics, reasons = _metrics(total, steps, ranks)
+    bandwidth = _no_bandwidth(collectives)
+    for name in ("busbw_gbps", "efficiency"):
+        metrics[name], reasons[name] = None, bandwidth
     return Report(
         name=identity["name"],
         traceq_version=identity["traceq_version"],
@@ -152,9 +155,15 @@ def _metrics(
     across = "no_comm" if no_comm else "single_rank" if ranks.height == 1 else "unmatched"
     for name in ("transfer_overlap_ratio", "straggler_fraction"):
         metrics[name], reasons[name] = None, across
-    for name in ("busbw_gbps", "efficiency"):
-        metrics[name], reasons[name] = None, "no_comm" if no_comm else "size_unknown"
     return metrics, reasons
+
+
+def _no_bandwidth(collectives: list[Row]) -> str:
+    """Returns: why no bus bandwidth can be told."""
+    if not collectives:
+        return "no_comm"
+    known = any(row["bytes_p50"] is not None for row in collectives)
+    return "unmatched" if known else "size_unknown"
 
 
 def _spread(by_rank: pl.DataFrame) -> dict[str, Row]:
@@ -175,7 +184,7 @@ def _spread(by_rank: pl.DataFrame) -> dict[str, Row]:
 
 def _ranks(run: Run, ranks: pl.DataFrame, by_rank: pl.DataFrame) -> list[Row]:
     files = run.frame("SELECT source_id, file_name AS source FROM sources")
-    columns = ["rank", "rank_source", "source", "pid", "device", "host", "gpu"]
+    columns = ["rank", "rank_source", "source", "pid", "device", "device_kind", "host", "gpu"]
     return (
         ranks.join(files, on="source_id")
         .join(by_rank, on="rank")
@@ -209,18 +218,25 @@ def _sources(run: Run) -> list[Row]:
 def _collectives(run: Run) -> list[Row]:
     counted = run.frame(
         """
-        SELECT op, group_size, link, count(*) AS count, min(end_ns - start_ns) AS duration_ns_min,
+        SELECT op, group_size, link, 1 << floor(log2(nullif(bytes, 0)))::BIGINT AS bucket_bytes,
+               CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) END AS dtype,
+               count(*) AS count, quantile_disc(bytes, 0.5) AS bytes_p50,
+               min(end_ns - start_ns) AS duration_ns_min,
                quantile_disc(end_ns - start_ns, 0.5) AS duration_ns_p50,
                max(end_ns - start_ns) AS duration_ns_max
-        FROM nccl_kernels GROUP BY ALL ORDER BY count DESC, op
+        FROM nccl_kernels
+        GROUP BY op, group_size, link, bucket_bytes
+        ORDER BY sum(end_ns - start_ns) DESC, op, bucket_bytes
         """
     ).to_dicts()
-    unknown = (
-        "bucket_bytes", "bytes_p50", "dtype", "transfer_ns_p50", "transfer_ns_p95",
-        "transfer_ns_max", "algbw_gbps", "busbw_gbps", "peak_gbps", "peak_source", "efficiency",
-        "exposed_ns",
+    unmeasured = dict.fromkeys(
+        ("transfer_ns_p50", "transfer_ns_p95", "transfer_ns_max", "algbw_gbps", "busbw_gbps",
+         "peak_gbps", "peak_source", "efficiency", "exposed_ns")
     )  # fmt: skip
-    return [row | dict.fromkeys(unknown) | {"quality": "size_unknown"} for row in counted]
+    return [
+        row | unmeasured | {"quality": "size_unknown" if row["bytes_p50"] is None else "unmatched"}
+        for row in counted
+    ]
 
 
 def _matching(run: Run) -> Row:

@@ -9,12 +9,14 @@ import polars as pl
 
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
+from traceq.ingest.launches import link_launches
 from traceq.ingest.nsys import activity, host, notes
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.identity import Identity
 from traceq.ingest.steps import any_step, find_steps, step_of_launch
 from traceq.ingest.tables import (
     CLASS,
+    COLLECTIVE_SCHEMA,
     COMM_SCHEMA,
     NAMES_SCHEMA,
     OPS_SCHEMA,
@@ -141,20 +143,11 @@ def _link(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Adds the launching call of each operation, found by correlation inside its own process."""
     if ops.is_empty():
         return ops.with_columns(launch_ns=pl.lit(None, pl.Int64), by_nccl=pl.lit(value=False))
+    calls = calls.select("process", "correlation", "launch_ns", "by_nccl")
     return pl.concat(
-        _link_process(group, calls.filter(pl.col("process") == process))
+        link_launches(group, calls.filter(pl.col("process") == process).drop("process"))
         for (process,), group in ops.group_by("process", maintain_order=True)
     ).with_columns(pl.col("by_nccl").fill_null(value=False))
-
-
-def _link_process(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Links the operations of one process; should an id stand twice there, its first call is it."""
-    calls = calls.select("correlation", "launch_ns", "by_nccl")
-    linked = ops.join(calls, on="correlation", how="left", maintain_order="left")
-    if linked.height > ops.height:
-        calls = calls.unique("correlation", keep="first", maintain_order=True)
-        linked = ops.join(calls, on="correlation", how="left", maintain_order="left")
-    return linked
 
 
 def _follow_graph_nodes(
@@ -285,6 +278,13 @@ def _comm(capture: Capture) -> pl.DataFrame:
     return (
         capture.ops.filter(pl.col("class") == "comm")
         .join(capture.names.select("local_id", "op"), on="local_id", how="left")
-        .with_columns(pl.col("op").fill_null("unknown"))
+        .with_columns(
+            pl.col("op").fill_null("unknown"),
+            *(
+                pl.lit(None, dtype).alias(name)
+                for name, dtype in COLLECTIVE_SCHEMA.items()
+                if name != "op"
+            ),
+        )
         .select(COMM_SCHEMA.keys())
     )

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from traceq.model.units import UNKNOWN, percent_text, time_text
+from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.report import Report, Row, reason_text
 
 WIDTH = 100
@@ -102,10 +102,11 @@ def _coverage_text(report: Report) -> str:
     if run["ranks_missing"]:
         ranks += f" ({_listed(run['ranks_missing'])} missing)"
     nodes = "hosts unknown" if run["nodes"] is None else _counted(run["nodes"], "host")
-    gpus = ", ".join(run["gpus"]) or "GPU model unknown"
+    cpu = all(row["device_kind"] == "cpu" for row in report.ranks)
+    gpus = ", ".join(run["gpus"]) or ("CPUs" if cpu else "GPU model unknown")
     read = sum(source["events_read"] for source in report.sources)
     state = "" if report.complete else "; INCOMPLETE, see the notes"
-    return f"{ranks}, {nodes}, {gpus}, {read:,} device operations{state}"
+    return f"{ranks}, {nodes}, {gpus}, {read:,} operations{state}"
 
 
 def _counted(count: int, what: str) -> str:
@@ -209,13 +210,15 @@ def _steps(report: Report) -> RenderableType:
 
 def _collectives(report: Report) -> RenderableType:
     table = _table(
-        *("<operation", "count", "shortest", "median", "longest", "size", "busbw"),
+        *("<operation", "ranks", "count", "size", "shortest", "median", "longest", "busbw"),
     )
-    for row in report.collectives:
+    for row in report.collectives[:_MOST_ROWS]:
         durations = (time_text(row[f"duration_ns_{name}"]) for name in ("min", "p50", "max"))
-        table.add_row(row["op"], f"{row['count']:,}", *durations, UNKNOWN, UNKNOWN)
+        size = size_text(row["bytes_p50"])
+        group = str(row["group_size"] or UNKNOWN)
+        table.add_row(row["op"], group, f"{row['count']:,}", size, *durations, UNKNOWN)
     title = "Communication (durations of its operations, waiting for late ranks included)"
-    return _section(title, table)
+    return _section(title, table, _more(len(report.collectives), "kinds"))
 
 
 def _streams(report: Report) -> RenderableType:

@@ -1,0 +1,1 @@
+"""The reader of torch.profiler (Kineto) traces, of GPUs and of CPU runs."""

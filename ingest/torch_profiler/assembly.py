@@ -1,0 +1,188 @@
+"""The columns of a trace as one rank: its operations classed, linked, described, put in steps."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from traceq.ingest.launches import link_launches
+from traceq.ingest.steps import any_step, find_steps, patterns, step_of_launch
+from traceq.ingest.tables import CLASS, NAMES_SCHEMA
+from traceq.ingest.torch_profiler.columns import DEVICE_KINDS
+from traceq.ingest.torch_profiler.context import Assembled, Context, impossible, longest_ns
+from traceq.ingest.torch_profiler.cpu_run import assemble_cpu
+from traceq.ingest.torch_profiler.description import describe
+from traceq.model.collectives import Op
+from traceq.model.families import classify
+from traceq.model.names import copy_name, short_name
+
+_GRAPH_LAUNCH = r"^(?:cu(?:da)?|hip)GraphLaunch"
+_RANGES = pl.Schema(
+    {
+        "process": pl.Int64(),
+        "thread": pl.Int32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "name": pl.String(),
+    }
+)
+_CALLS = pl.Schema(
+    {
+        "correlation": pl.Int64(),
+        "launch_ns": pl.Int64(),
+        "call_thread": pl.Int32(),
+        "graph": pl.Boolean(),
+    }
+)
+_STEPS = pl.Schema({"step": pl.Int64(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
+
+
+def assemble(context: Context) -> Assembled | None:
+    """Returns: the trace as one rank, None when nothing in it can be measured."""
+    device = context.columns.frame(*DEVICE_KINDS)
+    steps = find_steps(host_ranges(context), context.options.step_pattern)
+    if device is not None:
+        return _gpu(context, device, steps)
+    return assemble_cpu(context, steps)
+
+
+def host_ranges(context: Context) -> pl.DataFrame:
+    """Returns: finished annotations of the host, as `find_steps` wants them."""
+    frame = context.named("range")
+    if frame is None:
+        return pl.DataFrame(schema=_RANGES)
+    return frame.filter(pl.col("length_ns") >= 0).select(
+        pl.lit(0, pl.Int64).alias("process"),
+        "thread",
+        "start_ns",
+        "end_ns",
+        pl.col("text").alias("name"),
+    )
+
+
+def _gpu(context: Context, device: pl.DataFrame, steps: pl.DataFrame) -> Assembled | None:
+    device = context.with_names(device)
+    why = impossible(device, longest_ns(context))
+    quarantined = device.with_columns(why).filter(pl.col("why").is_not_null())
+    ops = device.filter(why.is_null())
+    if ops.is_empty():
+        return None
+    calls = _calls(context)
+    ops = link_launches(ops, calls)
+    names, ops = _classed(ops, context)
+    described, ops, assumed = describe(ops, names, context)
+    launches = calls.filter("graph")
+    used = launches.join(ops.select("correlation"), on="correlation", how="semi")
+    return Assembled(
+        ops=ops.select(
+            pl.coalesce("device", "device_pid", pl.lit(0)).alias("device"),
+            "context",
+            pl.coalesce("stream", "stream_tid", pl.lit(0)).alias("stream"),
+            "start_ns",
+            (pl.col("start_ns") + pl.col("length_ns")).alias("end_ns"),
+            "local_id",
+            "class",
+            step_of_launch(ops["launch_ns"], steps),
+            "correlation",
+            "launch_ns",
+            "bytes",
+            "described",
+        ),
+        names=names,
+        described=described,
+        device_steps=_device_steps(context),
+        device_kind="gpu",
+        quarantined=quarantined.select(pl.col("text").alias("name"), "length_ns", "why"),
+        unlinked=ops["launch_ns"].null_count(),
+        lost_graphs=launches.height if used.is_empty() else 0,
+        assumed_group=assumed,
+    )
+
+
+def _calls(context: Context) -> pl.DataFrame:
+    frame = context.columns.frame("call")
+    if frame is None:
+        return pl.DataFrame(schema=_CALLS)
+    return context.with_names(frame.drop_nulls(["correlation", "start_ns"])).select(
+        "correlation",
+        pl.col("start_ns").alias("launch_ns"),
+        pl.col("thread").alias("call_thread"),
+        pl.col("text").str.contains(_GRAPH_LAUNCH).alias("graph"),
+    )
+
+
+def _classed(ops: pl.DataFrame, context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns: the table of names, and the operations with local_id and class."""
+    ops = ops.with_columns(
+        is_kernel=pl.col("kind") == "kernel", carries=pl.col("collective").is_not_null()
+    )
+    distinct = ops.group_by("is_kernel", "kind", "text", maintain_order=True).agg(
+        pl.col("carries").any()
+    )
+    rows: list[tuple[Any, ...]] = []
+    numbers: list[int] = []
+    seen: dict[tuple[Any, ...], int] = {}
+    for is_kernel, kind, text, carries in distinct.iter_rows():
+        row = (
+            _kernel_row(text, carries, context.options.comm_patterns)
+            if is_kernel
+            else _copy_row(kind, text)
+        )
+        number = seen.setdefault(row, len(seen))
+        if number == len(rows):
+            rows.append((number, *row))
+        numbers.append(number)
+    names = pl.DataFrame(rows, schema=NAMES_SCHEMA, orient="row")
+    keyed = distinct.with_columns(local_id=pl.Series(numbers, dtype=pl.Int32)).join(
+        names.select("local_id", "name", "class"), on="local_id"
+    )
+    if context.options.p2p_as_comm:
+        is_peer = pl.col("name") == "memcpy PtoP"
+        keyed = keyed.with_columns(
+            pl.when(is_peer).then(pl.lit("comm", CLASS)).otherwise("class").alias("class")
+        )
+    keyed = keyed.select("kind", "text", "local_id", "class")
+    return names, ops.join(keyed, on=["kind", "text"], how="left", maintain_order="left")
+
+
+def _kernel_row(text: str, carries: bool, user: Sequence[str]) -> tuple[Any, ...]:
+    short = short_name(text)
+    found = classify(short, tuple(user)) or classify(text, tuple(user))
+    if found is not None:
+        return text, short, "comm", found.family, found.op.value
+    if carries:
+        return text, short, "comm", "torch", Op.UNKNOWN.value
+    return text, short, "compute", None, None
+
+
+def _copy_row(kind: str, text: str) -> tuple[Any, ...]:
+    name = "memset" if kind == "set" else copy_name(text)
+    return name, name, "copy", None, None
+
+
+def _device_steps(context: Context) -> pl.DataFrame:
+    """Returns: step, start_ns, end_ns of numbered steps that the trace marks on the device."""
+    frame = context.named("device_range")
+    if frame is None:
+        return pl.DataFrame(schema=_STEPS)
+    frame = frame.filter(
+        pl.col("text").str.contains(any_step(context.options.step_pattern))
+        & (pl.col("length_ns") >= 0)
+    )
+    for pattern in patterns(context.options.step_pattern):
+        if re.compile(pattern).groups == 0:
+            continue
+        numbered = frame.with_columns(
+            step=pl.col("text")
+            .str.extract(rf"(?i:^(?:{pattern})$)", 1)
+            .cast(pl.Int64, strict=False)
+        ).drop_nulls("step")
+        if not numbered.is_empty():
+            return (
+                numbered.group_by("step")
+                .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+                .sort("step")
+                .cast(_STEPS)
+            )
+    return pl.DataFrame(schema=_STEPS)

@@ -1,0 +1,287 @@
+"""What a trace says about each collective: operation, size, element type and group.
+
+The record of a kernel says it itself since torch 2.2. Else the launch lies, on its own thread,
+inside the `nccl:<op>` annotation of the call and the `c10d::` operator around that, whose inputs
+tell the same. Sizes follow the conventions of nccl-tests.
+
+Source: docs/metrics.md, operations and sizes; names as ProcessGroupNCCL and ProcessGroupGloo write.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from traceq.ingest.tables import COLLECTIVE_SCHEMA
+from traceq.model.collectives import Op, wire_bytes
+
+_OPS = {
+    "allreduce": Op.ALL_REDUCE,
+    "allreducecoalesced": Op.ALL_REDUCE,
+    "allgather": Op.ALL_GATHER,
+    "allgatherbase": Op.ALL_GATHER,
+    "allgatherinto": Op.ALL_GATHER,
+    "allgathercoalesced": Op.ALL_GATHER,
+    "allgatherintotensorcoalesced": Op.ALL_GATHER,
+    "reducescatter": Op.REDUCE_SCATTER,
+    "reducescatterbase": Op.REDUCE_SCATTER,
+    "reducescattertensorcoalesced": Op.REDUCE_SCATTER,
+    "alltoall": Op.ALL_TO_ALL,
+    "alltoallv": Op.ALL_TO_ALL,
+    "alltoallbase": Op.ALL_TO_ALL,
+    "broadcast": Op.BROADCAST,
+    "reduce": Op.REDUCE,
+    "gather": Op.GATHER,
+    "scatter": Op.SCATTER,
+    "send": Op.SEND,
+    "recv": Op.RECV,
+    "barrier": Op.BARRIER,
+}
+_ELEMENT_BYTES = {
+    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "char": 1, "byte": 1, "short": 2, "int": 4,
+    "long": 8, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1, "complexfloat": 8, "complexdouble": 16,
+    # as annotations write C++ types
+    "signed char": 1, "unsigned char": 1, "short int": 2, "long int": 8, "long long": 8,
+    "unsigned int": 4, "unsigned long": 8,
+}  # fmt: skip
+_LISTED = re.compile(r"-?\d+")
+
+ARGUMENTS, ANNOTATION = "torch_arguments", "torch_annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group; ranks may call different groups by one name, so its ranks are part of it."""
+
+    name: str
+    description: str | None
+    size: int | None
+    ranks: tuple[int, ...] | None
+
+    @property
+    def comm_id(self) -> str:
+        """Returns: an identity that is equal on all its ranks."""
+        if self.ranks is None:
+            return f"{self.name} of {self.size or 'unknown size'}"
+        whole = self.ranks == tuple(range(len(self.ranks)))
+        listed = f"0-{len(self.ranks) - 1}" if whole else ",".join(map(str, self.ranks))
+        return f"{self.name} [{listed}]"
+
+
+class Groups:
+    """The process groups of a trace, from `distributedInfo`."""
+
+    def __init__(self, info: Mapping[str, Any]) -> None:
+        world = info.get("world_size")
+        self._world = world if isinstance(world, int) else None
+        self._known: dict[str, Group] = {}
+        configured = info.get("pg_config")
+        for each in configured if isinstance(configured, list) else []:
+            if isinstance(each, dict) and "pg_name" in each:
+                name = str(each["pg_name"])
+                ranks = _ranks(each.get("ranks"))
+                size = each.get("pg_size")
+                self._known[name] = Group(
+                    name,
+                    each.get("pg_desc"),
+                    size if isinstance(size, int) else len(ranks) if ranks else None,
+                    ranks if ranks and (not isinstance(size, int) or len(ranks) == size) else None,
+                )
+
+    @property
+    def configured(self) -> bool:
+        """Returns: whether the trace lists its groups."""
+        return bool(self._known)
+
+    @property
+    def only_one(self) -> bool:
+        """Returns: whether no more than one group can be meant."""
+        return len(self._known) <= 1
+
+    def default(self) -> Group | None:
+        """Returns: the group of all ranks, None when the number of ranks is unknown."""
+        if "0" in self._known:
+            return self._known["0"]
+        if self._world is None:
+            return None
+        return Group("0", None, self._world, tuple(range(self._world)))
+
+    def of(self, name: Any, description: Any, size: Any, ranks: Any) -> Group | None:  # noqa: ANN401
+        """Returns: the group that arguments describe; a list that was cut is looked up by name."""
+        if name is None:
+            return None
+        listed = _ranks(ranks)
+        whole = size if isinstance(size, int) else None
+        known = self._known.get(str(name))
+        if listed is None or (whole is not None and len(listed) != whole):
+            listed = known.ranks if known and (whole is None or known.size == whole) else None
+        return Group(
+            str(name),
+            str(description) if description is not None else known.description if known else None,
+            whole if whole is not None else len(listed) if listed else None,
+            listed,
+        )
+
+
+def _ranks(value: Any) -> tuple[int, ...] | None:  # noqa: ANN401
+    if isinstance(value, str):
+        if "..." in value:
+            return None
+        return tuple(int(n) for n in _LISTED.findall(value)) or None
+    if isinstance(value, list) and value and all(isinstance(n, int) for n in value):
+        return tuple(value)
+    return None
+
+
+def operation(name: Any) -> Op:  # noqa: ANN401
+    """Returns: the operation that a collective's name in a trace stands for.
+
+    >>> operation("_allgather_base"), operation("nccl:all_reduce"), operation("coalesced")
+    (<Op.ALL_GATHER: 'all_gather'>, <Op.ALL_REDUCE: 'all_reduce'>, <Op.UNKNOWN: 'unknown'>)
+    """
+    plain = str(name).lower().rsplit(":", 1)[-1].split(" ")[0].replace("_", "")
+    return _OPS.get(plain, Op.UNKNOWN)
+
+
+def element_bytes(dtype: Any) -> int | None:  # noqa: ANN401
+    """Returns: bytes of one element of a type, None for a type that is not known.
+
+    >>> element_bytes("c10::BFloat16"), element_bytes("Float"), element_bytes("Float4")
+    (2, 4, None)
+    """
+    return _ELEMENT_BYTES.get(str(dtype).lower().removeprefix("c10::"))
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is known of one collective on one rank; the columns of `COLLECTIVE_SCHEMA`."""
+
+    op: Op
+    group: Group | None = None
+    seq: int | None = None
+    size: int | None = None
+    dtype: str | None = None
+    source: str | None = None
+
+    def row(self) -> tuple[Any, ...]:
+        """Returns: the values of `COLLECTIVE_SCHEMA`."""
+        group = self.group
+        n = group.size if group else None
+        wire = None if self.size is None or n is None else wire_bytes(self.op, self.size, n)
+        return (
+            self.op.value,
+            group.comm_id if group else None,
+            n,
+            list(group.ranks) if group and group.ranks else None,
+            self.seq,
+            self.size,
+            self.dtype,
+            wire,
+            self.source if self.size is not None else None,
+        )
+
+
+def from_arguments(values: tuple[Any, ...], groups: Groups) -> Described:
+    """Returns: what the arguments of a record say (`COLLECTIVE_FIELDS`)."""
+    name, inward, outward, size, dtype, group_name, description, ranks, seq = values
+    op = operation(name)
+    group = groups.of(group_name, description, size, ranks)
+    return Described(
+        op,
+        group,
+        seq if isinstance(seq, int) else None,
+        _size(op, inward, outward, element_bytes(dtype)),
+        str(dtype) if dtype is not None else None,
+        ARGUMENTS,
+    )
+
+
+def _size(op: Op, inward: Any, outward: Any, element: int | None) -> int | None:  # noqa: ANN401
+    if element is None:
+        return None
+    sides = [n for n in (inward, outward) if isinstance(n, int)]
+    if not sides:
+        return None
+    if op in {Op.ALL_GATHER, Op.RECV}:
+        return outward * element if isinstance(outward, int) else None
+    if op in {Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER, Op.UNKNOWN}:
+        return max(sides) * element
+    return inward * element if isinstance(inward, int) else None
+
+
+def from_annotation(
+    name: str, inputs: tuple[Any, Any], operator: tuple[Any, Any] | None, group: Group | None
+) -> Described:
+    """Returns: what an annotation says by its tensors, and the operator around it by its own.
+
+    Args:
+        name: name of the annotation, as `nccl:all_reduce`.
+        inputs: its `Input Dims` and `Input type`.
+        operator: those of the `c10d::` operator that encloses it: the output comes first there.
+        group: the group it is on, if known.
+    """
+    op = operation(name)
+    dims, types = inputs
+    inward = _elements(dims, 0)
+    dtype = types[0] if isinstance(types, list) and types else None
+    outward: int | None = None
+    if op == Op.ALL_TO_ALL and operator is not None:
+        outward = _elements(operator[0], 0)
+    if op == Op.ALL_GATHER:
+        outward = inward * group.size if inward is not None and group and group.size else None
+    size = _size(op, inward, outward, element_bytes(dtype))
+    return Described(op, group, None, size, _dtype_name(dtype), ANNOTATION)
+
+
+def _elements(dims: Any, position: int) -> int | None:  # noqa: ANN401
+    """Returns: elements of one tensor among the dimensions that an operator recorded."""
+    if not isinstance(dims, list) or len(dims) <= position:
+        return None
+    shape = dims[position]
+    if not isinstance(shape, list) or not shape:
+        return None
+    if all(isinstance(n, int) for n in shape):
+        count = 1
+        for n in shape:
+            count *= n
+        return count
+    parts = [_elements([part], 0) for part in shape]  # a list of tensors
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+_CPP_NAMES = {
+    "float": "Float", "double": "Double", "c10::half": "Half", "c10::bfloat16": "BFloat16",
+    "signed char": "Char", "unsigned char": "Byte", "short": "Short", "short int": "Short",
+    "int": "Int", "long": "Long", "long int": "Long", "bool": "Bool",
+}  # fmt: skip
+
+
+def _dtype_name(dtype: Any) -> str | None:  # noqa: ANN401
+    if dtype is None:
+        return None
+    text = str(dtype)
+    return _CPP_NAMES.get(text.lower(), text.removeprefix("c10::"))
+
+
+def frame(described: list[Described]) -> pl.DataFrame:
+    """Returns: one row per collective, in order (`COLLECTIVE_SCHEMA`)."""
+    return pl.DataFrame([each.row() for each in described], schema=COLLECTIVE_SCHEMA, orient="row")
+
+
+def communicators(described: list[Described]) -> list[dict[str, Any]]:
+    """Returns: one row per group that was used: comm_id, name, description, group_size, ranks."""
+    rows = {}
+    for each in described:
+        if each.group is not None:
+            rows[each.group.comm_id] = {
+                "comm_id": each.group.comm_id,
+                "name": each.group.name,
+                "description": each.group.description,
+                "group_size": each.group.size,
+                "ranks": list(each.group.ranks) if each.group.ranks else None,
+            }
+    return list(rows.values())

@@ -1,0 +1,121 @@
+"""What a trace tells about itself, and what it cannot tell."""
+
+import polars as pl
+
+from traceq.errors import SourceError
+from traceq.ingest.torch_profiler.columns import Columns
+from traceq.ingest.torch_profiler.context import Assembled
+from traceq.ingest.torch_profiler.stream import EventStream
+from traceq.model.reasons import Diagnostic, Severity
+from traceq.model.units import time_text
+
+_LISTED = 3
+_CUT_HINT = "record a shorter window, and let the profiler finish writing before the job ends"
+_ARGS_HINT = "record with torch 2.2 or newer and record_shapes=True"
+
+
+def nothing_to_measure(label: str, stream: EventStream, columns: Columns) -> SourceError:
+    """Returns: the error of a trace without device rows and without gloo collectives."""
+    counted = {kind: sum(f.height for f in frames) for kind, frames in columns.frames.items()}
+    seen = f"{counted.get('cpu_op', 0)} operators and {counted.get('range', 0)} annotations"
+    what = seen if sum(counted.values()) else "only metadata" if stream.closed else "nothing whole"
+    cut = "" if stream.closed else " and it is cut short"
+    return SourceError(
+        f"{label}: no GPU rows and no gloo collectives in this trace (it holds {what}){cut}: "
+        "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+    )
+
+
+def diagnose(stream: EventStream, trace: Assembled, *, has_steps: bool) -> list[Diagnostic]:
+    """Returns: everything a reader of the numbers should know about this trace."""
+    return [
+        *_about_damage(stream),
+        *_about_times(trace),
+        *_about_collectives(trace),
+        *_about_launches(trace, has_steps=has_steps),
+    ]
+
+
+def is_complete(stream: EventStream) -> bool:
+    """Returns: whether the trace was read whole."""
+    return stream.closed and not stream.lost and stream.blocks.damage is None
+
+
+def _about_damage(stream: EventStream) -> list[Diagnostic]:
+    found = []
+    if stream.blocks.damage is not None or not stream.closed:
+        fact = stream.blocks.damage or "it ends before its last bracket"
+        message = f"the trace is cut short ({fact}): every event before the cut was kept"
+        found.append(Diagnostic("truncated", Severity.ERROR, message, _CUT_HINT))
+    if stream.lost:
+        where = f"the first at byte {stream.first_loss:,} of the plain trace"
+        message = f"{stream.lost} events cannot be read, {where}"
+        found.append(
+            Diagnostic("events_unreadable", Severity.ERROR, message, None, count=stream.lost)
+        )
+    if stream.repaired:
+        message = (
+            f"{stream.repaired} events were read after mending control characters, lone "
+            "backslashes, bytes that are not UTF-8, or NaN"
+        )
+        found.append(
+            Diagnostic("events_repaired", Severity.INFO, message, None, count=stream.repaired)
+        )
+    return found
+
+
+def _about_times(trace: Assembled) -> list[Diagnostic]:
+    found = []
+    for (why,), group in trace.quarantined.group_by("why", maintain_order=True):
+        worst = group.sort(pl.col("length_ns").abs(), descending=True, nulls_last=True).head(
+            _LISTED
+        )
+        listed = ", ".join(
+            f"{name[:40]} ({time_text(length)})"
+            for name, length in worst.select("name", "length_ns").iter_rows()
+        )
+        message = f"{group.height} operations left out: {why}: {listed}"
+        found.append(Diagnostic("ops_skipped", Severity.WARNING, message, None, count=group.height))
+    return found
+
+
+def _about_collectives(trace: Assembled) -> list[Diagnostic]:
+    found = []
+    unsized = sum(each.size is None for each in trace.described)
+    if unsized:
+        of = len(trace.described)
+        message = f"message sizes of {unsized} of {of} communication operations are unknown"
+        found.append(
+            Diagnostic("size_unknown", Severity.WARNING, message, _ARGS_HINT, count=unsized)
+        )
+    if trace.assumed_group:
+        message = "the trace names no process groups: its collectives are taken to be of all ranks"
+        found.append(Diagnostic("group_assumed", Severity.INFO, message, _ARGS_HINT))
+    return found
+
+
+def _about_launches(trace: Assembled, *, has_steps: bool) -> list[Diagnostic]:
+    found = []
+    if trace.lost_graphs:
+        message = (
+            f"{trace.lost_graphs} CUDA graph launches left no kernel: "
+            "communication inside them is not visible"
+        )
+        hint = "record without CUDA graphs, or capture with nsys and --cuda-graph-trace=node"
+        found.append(
+            Diagnostic("graph_hidden", Severity.ERROR, message, hint, count=trace.lost_graphs)
+        )
+    if not has_steps:
+        message = "no training steps are marked: the report covers the whole capture"
+        hint = "call profiler.step() after each step, or name the ranges with --step-pattern"
+        found.append(Diagnostic("no_steps", Severity.INFO, message, hint))
+    if trace.unlinked:
+        message = (
+            f"{trace.unlinked} of {trace.ops.height} device operations have no API call in the "
+            "capture: they count, but belong to no step"
+        )
+        hint = "they were launched before the capture began"
+        found.append(
+            Diagnostic("launch_unknown", Severity.INFO, message, hint, count=trace.unlinked)
+        )
+    return found

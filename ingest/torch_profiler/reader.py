@@ -1,0 +1,162 @@
+"""One torch.profiler trace, from its events to finished rank tables."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from traceq.config import ReadOptions
+from traceq.errors import SourceError
+from traceq.ingest.tables import COMM_SCHEMA, OPS_SCHEMA, RankTable, SourceFacts, SourceTables
+from traceq.ingest.timings import Hidden, activities, rank_timings, stream_table, windows_of
+from traceq.ingest.torch_profiler import collectives, notes
+from traceq.ingest.torch_profiler.assembly import assemble
+from traceq.ingest.torch_profiler.blocks import Blocks
+from traceq.ingest.torch_profiler.columns import Columns
+from traceq.ingest.torch_profiler.context import Assembled, Context
+from traceq.ingest.torch_profiler.stream import EventStream
+
+_UTC_ALREADY_NS = 10**17  # 1973 in ns; no trace runs for three years
+
+
+def read_torch(
+    path: Path,
+    *,
+    label: str,
+    compression: str | None,
+    part: Path,
+    options: ReadOptions,
+    on_share: Callable[[float], None] | None = None,
+) -> SourceTables:
+    """Returns: the finished tables of one trace; its operations go to a Parquet part.
+
+    Args:
+        path: the trace.
+        label: what to call the file in messages.
+        compression: `gzip`, `zstd` or None.
+        part: Parquet file to write.
+        options: how to read.
+        on_share: told the share of the file read so far.
+
+    Raises:
+        SourceError: it is no trace, or nothing in it can be measured.
+    """
+    stream, columns = _read_events(path, compression, on_share)
+    if not stream.found_events:
+        fact = stream.blocks.damage or "it has no array of events"
+        message = f"{label}: not a torch.profiler trace that can be read: {fact}: record it again"
+        raise SourceError(message)
+    info = _dictionary(stream, "distributedInfo")
+    context = Context(columns, columns.names.texts(), collectives.Groups(info), options)
+    trace = assemble(context)
+    if trace is None:
+        raise notes.nothing_to_measure(label, stream, columns)
+    devices = trace.ops["device"].unique().sort().to_list()
+    ops = trace.ops.with_columns(
+        key=pl.col("device").replace_strict(
+            devices, list(range(len(devices))), return_dtype=pl.Int32
+        )
+    )
+    ops.select(OPS_SCHEMA.keys()).write_parquet(part, compression="lz4")
+    ranks = [
+        _rank(trace, ops.filter(pl.col("key") == key), device, stream, columns)
+        for key, device in enumerate(devices)
+    ]
+    return SourceTables(
+        facts=_facts(label, stream, trace, min(rank.first_ns for rank in ranks)),
+        ranks=ranks,
+        names=trace.names,
+        comm=_comm(ops, trace),
+        part=part,
+        diagnostics=notes.diagnose(
+            stream, trace, has_steps=bool(ops["step"].null_count() < ops.height)
+        ),
+        communicators=collectives.communicators(trace.described),
+    )
+
+
+def _read_events(
+    path: Path, compression: str | None, on_share: Callable[[float], None] | None
+) -> tuple[EventStream, Columns]:
+    stream = EventStream(Blocks(path, compression))
+    columns = Columns()
+    size = path.stat().st_size or 1
+    for batch in stream:
+        columns.add(batch)
+        if on_share is not None:
+            on_share(min(1.0, stream.blocks.read_bytes / size))
+    return stream, columns
+
+
+def _dictionary(stream: EventStream, key: str) -> dict[str, Any]:
+    value = stream.metadata.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _rank(
+    trace: Assembled,
+    ops: pl.DataFrame,
+    device: int | None,
+    stream: EventStream,
+    columns: Columns,
+) -> RankTable:
+    empty = np.empty(0, dtype=np.int64)
+    hidden = Hidden(empty, empty, everywhere=trace.lost_graphs > 0)
+    busy = activities(ops)
+    stated = _dictionary(stream, "distributedInfo").get("rank")
+    alone = trace.ops["device"].n_unique() == 1
+    known = alone and isinstance(stated, int) and not isinstance(stated, bool)
+    pid = max(columns.pids, key=columns.pids.__getitem__, default=b"")
+    return RankTable(
+        pid=int(pid) if pid.isdigit() else None,
+        device=device,
+        device_kind=trace.device_kind,
+        gpu_name=_gpu_name(stream, device),
+        rank=stated if known else None,
+        rank_source="torch" if known else None,
+        local_rank=None,
+        first_ns=int(ops["start_ns"].min()),  # type: ignore[arg-type]
+        timings=rank_timings(busy, windows_of(ops, hidden, trace.device_steps), hidden),
+        streams=stream_table(busy),
+    )
+
+
+def _gpu_name(stream: EventStream, device: int | None) -> str | None:
+    properties = stream.metadata.get("deviceProperties")
+    for each in properties if isinstance(properties, list) else []:
+        if isinstance(each, dict) and each.get("id") == device and each.get("name"):
+            return str(each["name"])
+    return None
+
+
+def _facts(label: str, stream: EventStream, trace: Assembled, first_ns: int) -> SourceFacts:
+    version = stream.metadata.get("schemaVersion")
+    host = stream.metadata.get("host_name")
+    world = _dictionary(stream, "distributedInfo").get("world_size")
+    base = stream.metadata.get("baseTimeNanoseconds")
+    origin = 0 if first_ns > _UTC_ALREADY_NS else base if isinstance(base, int) else None
+    return SourceFacts(
+        file_name=label,
+        kind="torch",
+        schema_version=str(version) if version is not None else None,
+        host_key=hashlib.sha256(host.encode()).hexdigest() if isinstance(host, str) else None,
+        utc_origin_ns=origin,
+        complete=notes.is_complete(stream),
+        events_read=trace.ops.height,
+        events_skipped=trace.quarantined.height,
+        world_size=world if isinstance(world, int) and world > 0 else None,
+    )
+
+
+def _comm(ops: pl.DataFrame, trace: Assembled) -> pl.DataFrame:
+    described = collectives.frame(trace.described).with_row_index("described")
+    return (
+        ops.filter(pl.col("class") == "comm")
+        .drop("bytes")
+        .join(described.cast({"described": pl.Int32}), on="described", how="left")
+        .with_columns(pl.col("op").fill_null("unknown"))
+        .select(COMM_SCHEMA.keys())
+    )
