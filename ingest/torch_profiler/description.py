@@ -16,10 +16,10 @@ _SIZES = 2  # Input Dims and Input type come before the arguments of a collectiv
 def describe(
     ops: pl.DataFrame, names: pl.DataFrame, context: Context
 ) -> tuple[list[Described], pl.DataFrame, bool]:
-    """Returns: what is known of each communication operation; the operations point at it.
+    """Returns: what is known of each communication operation; the rows point at it.
 
-    The record's own arguments come first; then those of the operator `record_param_comms` around the
-    launch, then the tensors of the `nccl:<op>` annotation around it.
+    The record's own arguments come first; then those of the operator `record_param_comms` around
+    the launch, then the tensors of the `nccl:<op>` annotation around it.
     """
     comm = ops.with_row_index("row").filter(pl.col("class") == "comm")
     around = _around(comm, context)

@@ -19,6 +19,7 @@ PIECE_BYTES = 8 << 20
 _EVENT_BYTES = 1 << 20  # no event is longer
 _CANDIDATES = 4  # cut places tried before a piece is walked
 _SEPARATOR = re.compile(rb"\}\s*,\s*\{")
+_RESTART = re.compile(rb',\s*(?=\{\s*")')  # where an event may begin behind a damaged one
 _STRING = rb'"(?:[^"\\]|\\.)*"'
 _TOKEN = re.compile(_STRING + rb'|[{}\[\]]|"', re.DOTALL)
 _TOP_TOKEN = re.compile(_STRING + rb'|[{}\[\],:]|[^\s{}\[\],:"]+|"', re.DOTALL)
@@ -148,20 +149,25 @@ class EventStream:
         """
         batch: list[Event] = []
         while True:
-            done, ended, stuck = self._walk_objects(batch)
-            self._take(done)
-            if ended or not (final or stuck):
-                return batch, ended
+            outcome = self._walk_objects(batch)
+            if outcome == "again":
+                continue
+            if outcome == "ended" or not (final or outcome == "stuck"):
+                return batch, outcome == "ended"
             if not self._buffer.strip(b", \t\r\n"):
                 return batch, False
-            following = _SEPARATOR.search(self._buffer, 1)
-            if following is None and not final:
+            restart = _RESTART.search(self._buffer, 1)
+            if restart is None and not final:
                 return batch, False
             self._lose(0)
-            self._take(following.end() - 1 if following else len(self._buffer))
+            self._take(restart.end() if restart else len(self._buffer))
 
-    def _walk_objects(self, batch: list[Event]) -> tuple[int, bool, bool]:
-        """Returns: bytes done with, whether the array ended, and whether an object has no end."""
+    def _walk_objects(self, batch: list[Event]) -> str:
+        """Takes whole objects from the buffer and returns what stopped it.
+
+        `ended` is the end of the array, `again` a damaged object behind which the walk can go on,
+        `stuck` an object too long to be an event, and `more` the end of the buffer.
+        """
         depth, begin, done = 0, 0, 0
         for token in _TOKEN.finditer(self._buffer):
             mark = token.group()[:1]
@@ -170,24 +176,29 @@ class EventStream:
                 depth += 1
             elif mark == b"}" and depth:
                 depth -= 1
-                if depth == 0:
-                    done = token.end()
-                    self._add(batch, self._buffer[begin:done], begin)
+                if depth == 0 and not self._add(batch, self._buffer[begin : token.end()]):
+                    self._lose(begin)
+                    restart = _RESTART.search(self._buffer, begin + 1, token.end())
+                    self._take(restart.end() if restart else token.end())
+                    return "again"
+                done = token.end() if depth == 0 else done
             elif mark == b"]" and depth == 0:
-                return token.end(), True, False
+                self._take(token.end())
+                return "ended"
             elif depth and token.start() - begin > _EVENT_BYTES:
-                return done, False, True
-        return done, False, len(self._buffer) - done > _EVENT_BYTES
+                break
+        self._take(done)
+        return "stuck" if len(self._buffer) > _EVENT_BYTES else "more"
 
-    def _add(self, batch: list[Event], text: bytes, at: int) -> None:
+    def _add(self, batch: list[Event], text: bytes) -> bool:
         for mended in (False, True):
             try:
                 batch.append(_EVENT.decode(repair(text) if mended else text))
             except msgspec.MsgspecError:
                 continue
             self.repaired += mended
-            return
-        self._lose(at)
+            return True
+        return False
 
     def _lose(self, at: int) -> None:
         self.lost += 1
