@@ -137,7 +137,7 @@ class TestAnswers:
         assert frame.select(
             "short_name", "class", "op", "rank_count", "call_count", "total_ns"
         ).rows() == [
-            ("cutlass::gemm_bf16", "compute", None, 2, 12, 5_400_000),
+            ("gemm_bf16", "compute", None, 2, 12, 5_400_000),
             ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "comm", "all_reduce", 2, 8, 4_000_000),
         ]
         assert frame["total_fraction"].to_list() == [5400 / 9800, 4000 / 9800]

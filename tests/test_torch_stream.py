@@ -24,7 +24,7 @@ PACK = {None: bytes, "gzip": gzip.compress, "zstd": zstandard.compress}
 
 
 def trace(count: int = 40) -> TorchTrace:
-    """A trace whose events have all that a cut can fall into: strings, escapes, numbers, nesting."""
+    """A trace whose events have all that a cut can fall into: strings, escapes, nesting."""
     built = TorchTrace(host_name="secret-host")
     for k in range(count):
         zero = 1000 * k

@@ -132,7 +132,7 @@ class NsysExport:
                 "correlationId": correlation,
                 "globalPid": global_pid(pid),
                 "demangledName": self.string(name),
-                "shortName": self.string(re.split(r"[<(]", name)[0].split(" ")[-1]),
+                "shortName": self.string(re.split(r"[<(]", name)[0].split(" ")[-1].split("::")[-1]),
             }
             | more,
         )
