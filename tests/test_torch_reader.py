@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from tests.conftest import RunMaker
