@@ -22,7 +22,7 @@ _OPERATOR = """  {
     "ph": "X", "cat": "cpu_op", "name": "aten::op_%(op)d", "pid": 500, "tid": 500,
     "ts": %(host).3f, "dur": 6.125,
     "args": {
-      "External id": %(id)d,"Record function id": 0, "Input Dims": [[4, 512, 768], [768, 768], []], \
+      "External id": %(id)d,"Record function id": 0, "Input Dims": [[4, 512, 768], [768, 768]], \
 "Input type": ["c10::BFloat16", "c10::BFloat16", ""], "Ev Idx": %(id)d
     }
   }"""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from traceq.ingest.detect import Source, plain_file
 from traceq.ingest.nsys.examination import examine_nsys
+from traceq.ingest.pipeline import told_in_words
 from traceq.ingest.tables import Answer
 
 
@@ -14,5 +15,8 @@ def examine_source(source: Source) -> list[Answer]:
     Raises:
         SourceError: the source cannot be read.
     """
-    with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="traceq-") as folder,
+        told_in_words(source.file_name),
+    ):
         return examine_nsys(plain_file(source, Path(folder)), source.file_name)

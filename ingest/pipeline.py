@@ -14,17 +14,20 @@ from concurrent.futures.thread import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
+
+import polars as pl
 
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.detect import Source, find_sources, plain_file
 from traceq.ingest.nsys.reader import read_nsys
 from traceq.ingest.publish import Heading, write_run
+from traceq.ingest.ranks import ranks_of_user
 from traceq.ingest.tables import SourceTables
 from traceq.ingest.torch_profiler.reader import read_torch
-from traceq.runfile import create
+from traceq.runfile import create, refuse_taken
 
 Progress = Callable[[str, float], None]
 
@@ -69,7 +72,9 @@ def ingest_run(
     """
     options = options or ReadOptions()
     run_path = Path(run_path)
+    refuse_taken(run_path)
     found = find_sources(paths)
+    user_ranks = ranks_of_user(options.rank_map, found.sources)
     with (
         tempfile.TemporaryDirectory(prefix="traceq-") as folder,
         _workers(executor, len(found.sources), jobs) as workers,
@@ -79,7 +84,7 @@ def ingest_run(
             if workers is None
             else _read_there(found.sources, Path(folder), options, workers, on_progress)
         )
-        tables, failures = _collect(outcomes)
+        tables, failures = _collect(outcomes, user_ranks)
         failures = [*found.failures, *failures]
         if not tables:
             raise _all_failed(failures)
@@ -103,8 +108,15 @@ def _workers(
     if executor is not None or count <= 1:
         yield executor
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("forkserver")) as pool:
+    pool = ProcessPoolExecutor(count, mp_context=get_context("forkserver"))
+    try:
         yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in active_children():
+            worker.terminate()
+        raise
+    pool.shutdown()
 
 
 def _cores() -> int:
@@ -114,16 +126,18 @@ def _cores() -> int:
 Outcome = tuple[Source, Callable[[], SourceTables]]
 
 
-def _collect(outcomes: Iterable[Outcome]) -> tuple[list[SourceTables], list[SourceError]]:
+def _collect(
+    outcomes: Iterable[Outcome], user_ranks: dict[Path, int]
+) -> tuple[list[SourceTables], list[SourceError]]:
     tables: list[SourceTables] = []
     failures: list[SourceError] = []
     for source, outcome in outcomes:
         try:
-            tables.append(outcome())
+            read = outcome()
+            facts = replace(read.facts, user_rank=user_ranks.get(source.path))
+            tables.append(replace(read, facts=facts))
         except SourceError as error:
             failures.append(error)
-        except OSError as error:
-            failures.append(SourceError(f"{source.file_name}: cannot be read: {error.strerror}"))
         except BrokenProcessPool:
             message = (
                 f"{source.file_name}: the process that read it was killed, most likely for memory: "
@@ -193,12 +207,28 @@ def read_source(
     """
     own = folder / f"{position:05d}"
     own.mkdir()
-    with ThreadPoolExecutor(1) as beside:
+    read = _read_torch if source.kind == "torch" else _read_nsys
+    with ThreadPoolExecutor(1) as beside, told_in_words(source.file_name):
         checksum = beside.submit(_sha256, source.path)
-        read = _read_torch if source.kind == "torch" else _read_nsys
         tables = read(source, own, options, threads, on_share)
         facts = replace(tables.facts, sha256=checksum.result(), size=source.size)
     return replace(tables, facts=facts)
+
+
+@contextmanager
+def told_in_words(name: str) -> Iterator[None]:
+    """Turns what an odd value, or the machine, does to a reading into one error of that source.
+
+    The error says nothing of the value, which may be anything that a file holds.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"{name}: cannot be read: {error.strerror}"
+        raise SourceError(message) from error
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        message = f"{name}: damaged: a column holds values of another type: export it again"
+        raise SourceError(message) from error
 
 
 _Share = Callable[[float], None] | None

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import polars as pl
 
-from traceq.config import ReadOptions
+from traceq.config import LARGEST_RANK, ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.ranks import Numbered, number_ranks
 from traceq.ingest.tables import COLLECTIVE_SCHEMA, SourceTables
@@ -42,7 +42,7 @@ def write_run(
     Raises:
         SourceError: two sources claim one rank.
     """
-    numbered, notes = number_ranks(sources, heading.options.rank_map)
+    numbered, notes = number_ranks(sources)
     hosts = _host_numbers(sources)
     shifts, clock_notes = _shifts(sources)
     names, local_names = _merge_names(sources)
@@ -124,8 +124,7 @@ def _write_heading(
     hosts: list[int | None],
     heading: Heading,
 ) -> None:
-    stated = {s.facts.world_size for s in sources} - {None}
-    world_size = heading.options.nranks or (stated.pop() if len(stated) == 1 else None)
+    world_size = _world_size(sources, numbered, heading.options.nranks)
     nodes = None if None in hosts else len(set(hosts))
     per_node = set(Counter(hosts[entry.source] for entry in numbered).values())
     row = {
@@ -139,6 +138,16 @@ def _write_heading(
         "config": json.dumps(heading.options.as_json(), sort_keys=True),
     }
     writer.append("run", pl.DataFrame([row]))
+
+
+def _world_size(
+    sources: Sequence[SourceTables], numbered: list[Numbered], by_user: int | None
+) -> int | None:
+    """Returns: ranks of the whole job, None when sources disagree or say less than there are."""
+    stated = {s.facts.world_size for s in sources} - {None}
+    size = by_user or (stated.pop() if len(stated) == 1 else None)
+    needed = max(entry.rank for entry in numbered) + 1
+    return size if size is not None and needed <= size <= LARGEST_RANK + 1 else None
 
 
 def _derived_name(sources: Sequence[SourceTables]) -> str:

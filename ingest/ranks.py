@@ -1,14 +1,17 @@
 """Which global rank each rank of each source is, and how surely that is known."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from traceq.errors import SourceError
+from traceq.config import LARGEST_RANK
+from traceq.errors import ConfigError, SourceError
+from traceq.ingest.detect import Source
 from traceq.ingest.tables import RankTable, SourceTables
 from traceq.model.reasons import Diagnostic, Severity
 
-_IN_FILE_NAME = re.compile(r"(?:^|[^a-z])rank[_.=-]?(\d+)", re.IGNORECASE)
+_IN_FILE_NAME = re.compile(r"(?:^|[^a-z])rank[_.=-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,28 @@ class Numbered:
     table: RankTable
 
 
+def ranks_of_user(rank_map: Mapping[str, int], sources: Sequence[Source]) -> dict[Path, int]:
+    """Returns: the rank that the user gave to each source, by its path.
+
+    A key is a file name, or as much of a path before it as tells two files of one name apart.
+
+    Raises:
+        ConfigError: no source is called so, or several are.
+    """
+    ranks: dict[Path, int] = {}
+    for name, rank in rank_map.items():
+        parts = Path(name).parts
+        meant = [s.path for s in sources if s.path.absolute().parts[-len(parts) :] == parts]
+        if len(meant) != 1:
+            fact = "no source is" if not meant else f"{len(meant)} sources are"
+            message = f"--rank-map {Path(name).name}={rank}: {fact} called that"
+            raise ConfigError(message)
+        ranks[meant[0]] = rank
+    return ranks
+
+
 def number_ranks(
-    sources: Sequence[SourceTables], rank_map: dict[str, int]
+    sources: Sequence[SourceTables],
 ) -> tuple[list[Numbered], list[Diagnostic]]:
     """Returns: every rank with its number, in order, and what to know about the numbers.
 
@@ -45,7 +68,7 @@ def number_ranks(
     left_over: list[Numbered] = []
     for position, source in enumerate(sources):
         for key, table in enumerate(source.ranks):
-            rank, origin = _number(source, table, rank_map)
+            rank, origin = _number(source, table)
             entry = Numbered(rank if rank is not None else -1, origin, position, key, table)
             (left_over if rank is None else numbered).append(entry)
     _refuse_double(numbered, sources)
@@ -55,17 +78,15 @@ def number_ranks(
     return sorted(numbered, key=lambda entry: entry.rank), _notes(numbered, sources)
 
 
-def _number(
-    source: SourceTables, table: RankTable, rank_map: dict[str, int]
-) -> tuple[int | None, str]:
+def _number(source: SourceTables, table: RankTable) -> tuple[int | None, str]:
     name = source.facts.file_name
     alone = len(source.ranks) == 1
-    if name in rank_map:
+    if source.facts.user_rank is not None:
         if not alone:
             message = f"{name}: holds {len(source.ranks)} ranks, so --rank-map cannot give it one"
             raise SourceError(message)
-        return rank_map[name], "user"
-    if table.rank is not None and table.rank_source is not None:
+        return source.facts.user_rank, "user"
+    if table.rank is not None and 0 <= table.rank <= LARGEST_RANK and table.rank_source:
         return table.rank, table.rank_source
     match = _IN_FILE_NAME.search(name)
     if alone and match:

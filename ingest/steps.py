@@ -7,7 +7,10 @@ import polars as pl
 # Tried in order, whole name, without case; the first group is the number of the step.
 DEFAULT_PATTERNS = (
     r"ProfilerStep#(\d+)",
-    r"(?:train(?:ing)?[ _-]?)?(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d+)(?:\s*/\s*\d+)?",
+    (
+        r"[#\s]*(?:epoch[ _#:=-]*\d+[ ,/_-]*)?(?:global[ _-]?|train(?:ing)?[ _-]?)?"
+        r"(?:step|iter(?:ation)?|batch)[ _#:=-]*(\d+)(?:\s*/\s*\d+)?[#\s]*"
+    ),
     r"\[pl\]\[profile\]run_training_batch|(?:train(?:ing)?[ _-]?)(?:step|iter(?:ation)?|batch)",
     r"iteration",
 )
@@ -39,40 +42,43 @@ def _whole(pattern: str) -> str:
 def find_steps(ranges: pl.DataFrame, step_pattern: str | None) -> pl.DataFrame:
     """Returns: one row per (process, step): step [id], start_ns, end_ns [ns], in order of time.
 
-    The first pattern that names any range of the source wins. Of a process, the thread with most
-    such ranges marks its steps; a range inside an earlier one is not a step of its own. A step
-    without a number in its name is counted from 0.
+    Of each process, the first pattern that names any range wins. Where several kinds of range fit
+    it (`iteration 0` around `step 0`, `step 1`), the outermost kind that repeats is the step, on
+    the thread that has most of it. A step without a number in its name is counted from 0.
 
     Args:
         ranges: finished host ranges: process, thread [id], start_ns, end_ns [ns], name.
         step_pattern: the user's pattern, or None.
     """
-    for pattern in patterns(step_pattern):
-        steps = ranges.filter(pl.col("name").str.contains(_whole(pattern)))
-        if not steps.is_empty():
-            return _numbered(_of_busiest_thread(steps), pattern)
-    return pl.DataFrame(schema=STEP_SCHEMA)
+    found = []
+    for _, mine in ranges.drop_nulls(["process", "thread"]).group_by("process"):
+        for pattern in patterns(step_pattern):
+            steps = mine.filter(pl.col("name").str.contains(_whole(pattern)))
+            if not steps.is_empty():
+                found.append(_numbered(_outermost(steps), pattern))
+                break
+    return pl.concat(found) if found else pl.DataFrame(schema=STEP_SCHEMA)
 
 
-def _of_busiest_thread(ranges: pl.DataFrame) -> pl.DataFrame:
-    busiest = (
-        ranges.group_by("process", "thread")
-        .len()
-        .sort("process", "len", "thread", descending=[False, True, False])
-        .unique("process", keep="first", maintain_order=True)
+def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Returns: the ranges of one process that are its steps, in order, none inside another."""
+    kinds = ranges.with_columns(kind=pl.col("name").str.replace_all(r"\d+", "#"))
+    chosen = (
+        kinds.group_by("thread", "kind")
+        .agg(pl.len(), covered_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .with_columns(repeats=pl.col("len") > 1)
+        .sort("repeats", "covered_ns", "len", "thread", "kind", descending=[True] * 3 + [False] * 2)
+        .head(1)
     )
-    return (
-        ranges.join(busiest, on=["process", "thread"], how="semi")
-        .sort("process", "start_ns", pl.col("end_ns").neg())
-        .filter(
-            pl.col("start_ns")
-            >= pl.col("end_ns").cum_max().shift(1).over("process").fill_null(pl.col("start_ns"))
-        )
+    ordered = kinds.join(chosen, on=["thread", "kind"], how="semi").sort(
+        "start_ns", pl.col("end_ns").neg()
     )
+    before = pl.col("end_ns").cum_max().shift(1)
+    return ordered.filter(before.is_null() | (pl.col("start_ns") >= before)).drop("kind")
 
 
 def _numbered(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    counted = pl.int_range(pl.len()).over("process")
+    counted = pl.int_range(pl.len())
     has_group = re.compile(pattern).groups > 0
     number = (
         pl.col("name").str.extract(_whole(pattern), 1).cast(pl.Int64, strict=False)
@@ -81,9 +87,9 @@ def _numbered(ranges: pl.DataFrame, pattern: str) -> pl.DataFrame:
     )
     steps = ranges.with_columns(step=number)
     numbered = pl.col("step").is_not_null().all() & (pl.col("step").n_unique() == pl.len())
-    return steps.with_columns(
-        step=pl.when(numbered.over("process")).then("step").otherwise(counted)
-    ).select(STEP_SCHEMA.keys())
+    return steps.with_columns(step=pl.when(numbered).then("step").otherwise(counted)).select(
+        STEP_SCHEMA.keys()
+    )
 
 
 def step_of_launch(launch_ns: pl.Series, steps: pl.DataFrame) -> pl.Series:

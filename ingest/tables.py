@@ -84,6 +84,7 @@ class SourceFacts:
         events_read: device operations read [1].
         events_skipped: device operations left out [1].
         world_size: ranks of the whole job [1], None when the source does not say it.
+        user_rank: rank that the user gave to this source, None when none.
     """
 
     file_name: str
@@ -99,6 +100,7 @@ class SourceFacts:
     events_read: int = 0
     events_skipped: int = 0
     world_size: int | None = None
+    user_rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from traceq.ingest.accounting import PARTS, Intervals, Times, Union, account
+from traceq.ingest.accounting import PARTS, Intervals, Union, account
 
 TIMINGS_SCHEMA = pl.Schema(
     {
@@ -22,7 +21,11 @@ TIMINGS_SCHEMA = pl.Schema(
         "reason": pl.String,
     }
 )
+_HOUR_NS = 3_600 * 10**9
 _NEED_NAMES = ("compute_ns", "comm_ns", "overlap_ns", "exposed_comm_ns")
+
+
+SPAN_SCHEMA = pl.Schema({"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +33,39 @@ class Hidden:
     """Device work whose kernels the capture does not show.
 
     Attributes:
-        start_ns: starts of hidden intervals [ns], shape (n,).
-        end_ns: their ends [ns], shape (n,).
+        spans: where it lies and which step launched it: step, start_ns, end_ns [ns].
         everywhere: work is hidden whose time is not known either.
     """
 
-    start_ns: Times
-    end_ns: Times
-    everywhere: bool
+    spans: pl.DataFrame
+    everywhere: bool = False
 
-    def touches(self, windows: Intervals) -> npt.NDArray[np.bool_]:
-        """Returns: whether hidden work may lie in each window; shape (windows,)."""
+    def touches(self, windows: pl.DataFrame) -> pl.Series:
+        """Returns: whether hidden work may lie in each window; shape (windows,).
+
+        It does where it overlaps the window, and in the step that launched it.
+        """
         if self.everywhere:
-            return np.ones(len(windows.start_ns), dtype=np.bool_)
-        begun = np.searchsorted(np.sort(self.start_ns), windows.end_ns, side="left")
-        ended = np.searchsorted(np.sort(self.end_ns), windows.start_ns, side="right")
-        return begun > ended
+            return pl.Series([True] * windows.height, dtype=pl.Boolean)
+        starts, ends = (np.sort(self.spans[name].to_numpy()) for name in ("start_ns", "end_ns"))
+        begun = np.searchsorted(starts, windows["end_ns"].to_numpy(), side="left")
+        ended = np.searchsorted(ends, windows["start_ns"].to_numpy(), side="right")
+        launched = windows["step"].is_in(self.spans["step"].drop_nulls().implode())
+        return pl.Series(begun > ended) | launched.fill_null(value=False)
 
 
-NOTHING_HIDDEN = Hidden(np.empty(0, np.int64), np.empty(0, np.int64), everywhere=False)
+NOTHING_HIDDEN = Hidden(pl.DataFrame(schema=SPAN_SCHEMA))
+
+
+def longest_ns(starts: pl.Series) -> int:
+    """Returns: how long a device operation can be at most, where nothing else says it [ns].
+
+    That is twice the span of all starts, or an hour, which no collective outlives.
+    """
+    known = starts.drop_nulls().to_numpy()
+    known = known[known > 0]
+    span = int(known.max() - known.min()) if len(known) else 0
+    return max(2 * span, _HOUR_NS)
 
 
 def windows_of(
@@ -57,34 +74,23 @@ def windows_of(
     """Returns: one row per window: scope, step, start_ns, end_ns: the capture, then the steps.
 
     The capture reaches from the first device start to the last device end; a step from the first
-    to the last device operation that was launched inside it.
+    to the last device operation that was launched inside it. Hidden work is device work.
 
     Args:
         ops: start_ns, end_ns [ns], step; of one rank.
-        hidden: device work without kernels, which the capture reaches over too.
+        hidden: device work without kernels.
         placed: step, start_ns, end_ns of steps that the source itself places on the device.
     """
-    starts = np.concatenate([ops["start_ns"].to_numpy(), hidden.start_ns])
-    ends = np.concatenate([ops["end_ns"].to_numpy(), hidden.end_ns])
-    capture = pl.DataFrame(
-        {"scope": ["capture"], "step": [None], "start_ns": [starts.min()], "end_ns": [ends.max()]},
-        schema={"scope": pl.String, "step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64},
+    every = pl.concat([ops.select(SPAN_SCHEMA.keys()), hidden.spans])
+    reach = pl.col("start_ns").min(), pl.col("end_ns").max()
+    capture = every.select(*reach).select(
+        pl.lit("capture").alias("scope"), pl.lit(None, pl.Int64).alias("step"), pl.all()
     )
-    steps = (
-        ops.drop_nulls("step")
-        .group_by("step")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    )
+    steps = every.drop_nulls("step").group_by("step").agg(*reach)
     if placed is not None:
         steps = pl.concat([placed, steps.join(placed, on="step", how="anti")])
-    return pl.concat(
-        [
-            capture,
-            steps.sort("start_ns").select(
-                pl.lit("step").alias("scope"), "step", "start_ns", "end_ns"
-            ),
-        ]
-    )
+    steps = steps.sort("start_ns").select(pl.lit("step").alias("scope"), pl.all())
+    return pl.concat([capture, steps])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,7 @@ def rank_timings(
     return (
         windows.with_columns(
             *(pl.Series(name, values) for name, values in parts.items()),
-            pl.Series("is_hidden", hidden.touches(spans)),
+            hidden.touches(windows).alias("is_hidden"),
         )
         .with_columns(
             reason.alias("reason"),

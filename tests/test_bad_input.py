@@ -211,6 +211,56 @@ def test_a_compressed_file_cut_short(
     assert "copy" in line
 
 
+@pytest.mark.parametrize("state", ["in the middle of a write", "newest rows still in the log"])
+def test_a_link_to_a_file_that_is_being_written(good: Path, tmp_path: Path, state: str) -> None:
+    link = tmp_path / "elsewhere" / "link.sqlite"
+    link.parent.mkdir()
+    link.symlink_to(good)
+    with writing(good, WRITES[state]):
+        done = traceq("report", link)
+    assert done.returncode == 2
+    assert "another program is writing it" in done.stderr
+
+
+ODD_CELLS = [
+    "INSERT INTO StringIds VALUES ('x', 'hunter2')",
+    "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 'hunter2' WHERE rowid = 150",
+    "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'hunter2' WHERE rowid = 150",
+    "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 99999999999 WHERE rowid = 150",
+    "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = x'ff' WHERE rowid = 150",
+    "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET globalTid = 'hunter2'",
+    "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET correlationId = 'hunter2' WHERE rowid = 10",
+    "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = 'hunter2'",
+    "UPDATE META_DATA_EXPORT SET value = 'hunter2'",
+]
+
+
+@pytest.mark.parametrize("statement", ODD_CELLS)
+def test_an_odd_cell_never_stops_the_others_nor_gets_out(good: Path, statement: str) -> None:
+    bad = good.with_name("bad.sqlite")
+    bad.write_bytes(good.read_bytes())
+    with closing(sqlite3.connect(bad)) as connection, connection:
+        connection.execute(statement)
+    done = traceq("report", good, bad)
+    assert done.returncode in {0, 2}  # some of these change nothing that is needed
+    assert "good.sqlite" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+    if done.returncode == 2:
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("traceq: bad.sqlite: damaged: ")
+
+
+def test_a_failed_save_is_told_before_anything_is_read(good: Path, tmp_path: Path) -> None:
+    for name, message in (
+        ("nowhere/run.duckdb", "there is no such folder"),
+        ("what?.duckdb", "cannot have a question mark"),
+    ):
+        done = traceq("report", good, "--save", tmp_path / name)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
 def test_one_bad_source_does_not_stop_the_others(good: Path) -> None:
     bad = good.with_name("bad.sqlite")
     bad.write_bytes(good.read_bytes()[:5000])

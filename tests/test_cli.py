@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import polars as pl
@@ -47,8 +49,8 @@ def test_output_goes_to_a_file_when_asked(sample_folder: Path, tmp_path: Path) -
     assert output("report", sample_folder, "--output", tmp_path / "r.txt") == ""
     assert (tmp_path / "r.txt").read_text() == output("report", sample_folder)
     done = run_traceq("report", sample_folder, "--output", tmp_path / "nowhere" / "r.txt")
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+    assert done.stderr == "traceq: r.txt: cannot be written: No such file or directory\n"
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
@@ -96,7 +98,9 @@ def test_options_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> N
         ),
         ("[steps]\nregex = 'x'", "[steps] has no such setting: regex = 'x'"),
         ("[ranks]\nnranks = 'four'", "[ranks] has no such setting: nranks = 'four'"),
-        ("steps = 3", "unknown section [steps]"),
+        ("steps = 3", "must be a section: [steps]"),
+        ("[ranks]\nnranks = true", "[ranks] has no such setting: nranks = True"),
+        ("[ranks]\nnranks = -5", "nranks = -5: must be from 1 to 1000000"),
         ("not toml", "cannot be read as TOML"),
         ("[steps]\npattern = '('", "'(': not a regular expression"),
         ("[steps]\npattern = '(?=a)'", "'(?=a)': not a regular expression"),
@@ -119,6 +123,28 @@ def test_a_wrong_rank_map_is_one_clear_line(sample_folder: Path, entry: str) -> 
     done = run_traceq("report", sample_folder, "--rank-map", entry)
     assert done.returncode == 2
     assert done.stderr.startswith(f"traceq: --rank-map {entry}: must be FILE=RANK")
+
+
+def test_a_rank_map_must_name_a_source(sample_folder: Path) -> None:
+    done = run_traceq("report", sample_folder, "--rank-map", "typo.sqlite=3")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "traceq: --rank-map typo.sqlite=3: no source is called that\n",
+    )
+
+
+def test_a_report_never_overwrites_its_source(tmp_path: Path) -> None:
+    path = NsysExport().capture().kernel("gemm<f>", 1000, 1100).write(tmp_path / "a.sqlite")
+    before = path.read_bytes()
+    done = run_traceq("report", path, "--output", path)
+    assert (done.returncode, path.read_bytes()) == (2, before)
+    assert "is a source: write the report to another file" in done.stderr
+
+
+def test_options_of_reading_are_not_ignored_on_a_run_file(saved: Path) -> None:
+    done = run_traceq("report", saved, "--nranks", 4)
+    assert done.returncode == 2
+    assert "options of reading change nothing in it" in done.stderr
 
 
 def test_a_run_file_is_read_alone(saved: Path, sample_folder: Path) -> None:
@@ -162,7 +188,7 @@ class TestQuery:
 
     def test_lists_survive_csv(self, saved: Path) -> None:
         (row, _) = csv.DictReader(io.StringIO(output("query", "overlap", saved, "--format", "csv")))
-        assert (row["comm_streams"], row["shared_streams"]) == ("16", "")
+        assert (row["comm_streams"], row["shared_streams"]) == ("[16]", "[]")
 
     def test_parameters_are_passed(self, saved: Path) -> None:
         rows = json.loads(
@@ -196,6 +222,38 @@ class TestQuery:
         done = run_traceq("sql", saved, "DELETE FROM ranks")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "traceq: only one SELECT statement can be run on a run file\n"
+
+    def test_rows_of_every_kind_are_valid_json(self, saved: Path) -> None:
+        statement = (
+            "SELECT sum(end_ns)::HUGEINT AS whole, 1.25::DECIMAL(4, 2) AS part, 'nan'::DOUBLE AS "
+            "odd, {'a': [1, NULL]} AS nested FROM device_ops"
+        )
+        (row,) = json.loads(output("sql", saved, statement, "--format", "json"))
+        assert isinstance(row.pop("whole"), int)
+        assert row == {"part": 1.25, "odd": None, "nested": {"a": [1, None]}}
+        (shown,) = csv.DictReader(io.StringIO(output("sql", saved, statement, "--format", "csv")))
+        assert json.loads(shown["nested"]) == {"a": [1, None]}
+
+    @pytest.mark.parametrize(
+        ("statement", "message"),
+        [
+            ("SELECT 1 AS x, 2 AS x", "two columns are called x: tell them apart with AS"),
+            ("SELECT INTERVAL 1 DAY AS x", "column x is of type INTERVAL: cast it"),
+        ],
+    )
+    def test_columns_that_cannot_be_printed_are_told(
+        self, saved: Path, statement: str, message: str
+    ) -> None:
+        done = run_traceq("sql", saved, statement)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+    def test_a_bad_source_ends_a_query_in_two(self, sample_folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "bad.sqlite").touch()
+        done = run_traceq("query", "streams", sample_folder, tmp_path / "bad.sqlite")
+        assert done.returncode == 2
+        assert done.stderr == "traceq: bad.sqlite: empty: export it again\n"
+        assert "comm" in done.stdout
 
     def test_dates_in_json_are_text(self, saved: Path) -> None:
         (row,) = json.loads(output("sql", saved, "SELECT created_at FROM run", "--format", "json"))
@@ -351,9 +409,17 @@ class TestManners:
         assert capsys.readouterr().err == "traceq: interrupted\n"
 
     def test_a_terminal_sees_colour_and_progress(self, sample_folder: Path) -> None:
+        status, shown = self.at_a_terminal("report", str(sample_folder))
+        assert status == 0
+        assert b"reading" in shown
+        assert b"\x1b[1m" in shown
+
+    @staticmethod
+    def at_a_terminal(*words: str) -> tuple[int, bytes]:
+        """The exit status of a command at a terminal, and all that it shows there."""
         parent, child = pty.openpty()
         with subprocess.Popen(
-            [sys.executable, "-m", "traceq", "report", str(sample_folder)],
+            [sys.executable, "-m", "traceq", *words],
             stdout=child,
             stderr=child,
             env=os.environ | {"TERM": "xterm-256color"},
@@ -369,12 +435,58 @@ class TestManners:
                     break
                 shown += piece
         os.close(parent)
-        assert process.returncode == 0
-        assert b"reading" in shown
-        assert b"\x1b[1m" in shown
+        return process.returncode, shown
 
-    def test_binary_rows_are_not_thrown_at_a_terminal(self, saved: Path) -> None:
-        runner = CliRunner()
-        result = runner.invoke(cli, ["query", "streams", str(saved), "--format", "parquet"])
+    def test_binary_rows_go_to_a_pipe(self, saved: Path) -> None:
+        result = CliRunner().invoke(cli, ["query", "streams", str(saved), "--format", "parquet"])
         assert result.exit_code == 0
         assert result.stdout_bytes.startswith(b"PAR1")
+
+    def test_binary_rows_are_not_thrown_at_a_terminal(self, saved: Path) -> None:
+        status, shown = self.at_a_terminal("query", "streams", str(saved), "--format", "parquet")
+        assert status == 2
+        assert b"parquet is binary" in shown
+
+    @pytest.mark.parametrize("command", [("sql", "SELECT 1 AS x"), ("query", "streams")])
+    def test_a_full_disk_is_one_line(self, saved: Path, command: tuple[str, str]) -> None:
+        name, what = command
+        words = [name, str(saved), what] if name == "sql" else [name, what, str(saved)]
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "traceq", *words],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 2
+        assert done.stderr == "traceq: cannot write: No space left on device\n"
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_a_request_to_end_leaves_nothing_behind(
+        self, tmp_path: Path, number: signal.Signals
+    ) -> None:
+        paths = []
+        for rank in range(2):
+            export = NsysExport().capture(environment=f"RANK={rank}")
+            for k in range(20_000):
+                export.kernel("gemm<f>", 1000 * k + 1000, 1000 * k + 1500)
+            paths.append(export.write(tmp_path / f"{rank}.sqlite"))
+        scratch, out = tmp_path / "scratch", tmp_path / "out"
+        scratch.mkdir()
+        out.mkdir()
+        with subprocess.Popen(
+            [sys.executable, "-m", "traceq", "report", *paths, "--save", out / "run.duckdb"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(scratch)},
+        ) as process:
+            while not list(scratch.glob("traceq-*/*")) and process.poll() is None:
+                time.sleep(0.01)
+            process.send_signal(number)
+            _, told = process.communicate(timeout=60)
+        assert process.returncode == (130 if number == signal.SIGINT else 128 + number)
+        assert "Traceback" not in told
+        assert list(out.iterdir()) == []
+        assert [p.name for p in scratch.iterdir() if p.name.startswith("traceq-")] == []

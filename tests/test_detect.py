@@ -1,7 +1,10 @@
 """Sources are known by their first bytes, in files, folders, patterns, and compressed."""
 
 import gzip
+import os
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,76 @@ def test_a_folder_gives_its_sources_in_order_and_passes_others_over(
     found = find_sources([tmp_path])
     assert [s.file_name for s in found.sources] == ["a.sqlite", "b.sqlite"]
     assert found.failures == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rank1.sqlite", b""),
+        ("rank1.sqlite.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00"),
+        ("rank1.sqlite", b"\0" * 5000),
+        ("rank1.json", b""),
+        ("a.pt.trace.json.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00"),
+    ],
+)
+def test_what_is_called_like_a_source_is_never_passed_over(
+    export: Path, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    found = find_sources([tmp_path])
+    assert [s.file_name for s in found.sources] == ["a.sqlite"]
+    assert [str(f).split(":")[0] for f in found.failures] == [name]
+
+
+def test_other_databases_and_json_of_a_folder_are_passed_over(export: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection:
+        connection.execute("CREATE TABLE runs (name TEXT)")
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    (tmp_path / "empty.json").touch()
+    hidden = tmp_path / ".checkpoints"
+    hidden.mkdir()
+    (hidden / "rank0.sqlite").write_bytes(export.read_bytes())
+    found = find_sources([tmp_path])
+    assert ([s.file_name for s in found.sources], found.failures) == (["a.sqlite"], [])
+
+
+def test_a_pipe_or_an_empty_name_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    found = find_sources([tmp_path / "pipe.sqlite", ""])
+    assert [str(f) for f in found.failures] == [
+        "pipe.sqlite: not a regular file",
+        "an empty name names no source",
+    ]
+
+
+@pytest.mark.parametrize("name", ["loop.sqlite", "x" * 300, b"byte\xff.sqlite"])
+def test_names_that_the_system_refuses_are_told(tmp_path: Path, name: str | bytes) -> None:
+    path = tmp_path / os.fsdecode(name)
+    if name == "loop.sqlite":
+        path.symlink_to(path)
+    (failure,) = find_sources([path]).failures
+    assert "cannot be read" in str(failure)
+    str(failure).encode("utf-8")
+
+
+def test_a_pattern_that_matches_nothing_keeps_its_folder_to_itself(tmp_path: Path) -> None:
+    (failure,) = find_sources([tmp_path / "*.sqlite"]).failures
+    assert str(failure) == "*.sqlite: matches no file"
+
+
+def test_a_name_of_any_bytes_is_read(export: Path, tmp_path: Path, make_run: RunMaker) -> None:
+    for name in (b"a?b#c%41.sqlite", b"byte\xff.sqlite", "é 'x'.sqlite".encode()):
+        path = tmp_path / os.fsdecode(name)
+        path.write_bytes(export.read_bytes())
+        assert make_run(path).frame("SELECT count(*) FROM device_ops").item() == 1
+
+
+def test_a_packed_file_called_like_our_own_part_is_read(
+    export: Path, tmp_path: Path, make_run: RunMaker
+) -> None:
+    path = tmp_path / "ops.parquet.gz"
+    path.write_bytes(gzip.compress(export.read_bytes()))
+    assert make_run(path).frame("SELECT count(*) FROM device_ops").item() == 1
 
 
 def test_a_file_named_twice_is_read_once(export: Path, tmp_path: Path) -> None:

@@ -90,6 +90,38 @@ def test_a_correlation_id_that_stands_twice_never_multiplies_operations(
     assert ops(run, "launch_ns") == [(-100,)]
 
 
+def test_a_correlation_id_of_zero_names_no_call(tmp_path: Path, make_run: RunMaker) -> None:
+    export = NsysExport().capture()
+    for start in (1000, 2000):
+        export.kernel(GEMM, start, start + 100, correlation=0)
+    run = make_run(export.write(tmp_path / "a.sqlite"))
+    assert ops(run, "launch_ns") == [(None,), (None,)]
+
+
+def test_of_two_calls_the_earlier_one_launched(tmp_path: Path, make_run: RunMaker) -> None:
+    export = NsysExport().capture().call("cuLaunchKernel", 950, 1)
+    export.kernel(GEMM, 1000, 1100, launch=900, correlation=1)
+    run = make_run(export.write(tmp_path / "a.sqlite"))
+    assert ops(run, "launch_ns") == [(-100,)]
+
+
+def test_rowids_far_apart_are_read_all_the_same(
+    tmp_path: Path, make_run: RunMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceq.ingest.nsys.export.CHUNK_ROWS", 2)
+    path = NsysExport().capture().kernel(GEMM, 1, 2).write(tmp_path / "a.sqlite")
+    table = "CUPTI_ACTIVITY_KIND_KERNEL"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for k, rowid in enumerate((2**40, 2**50, 2**62, 2**62 + 1)):
+            connection.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE rowid = 1")
+            connection.execute(
+                f"UPDATE {table} SET rowid = {rowid}, start = {10 * k + 10}, end = {10 * k + 15} "
+                "WHERE start = 1 AND rowid <> 1"
+            )
+    run = make_run(path)
+    assert len(ops(run, "rank")) == 5
+
+
 def test_operations_without_a_call_count_but_belong_to_no_step(
     tmp_path: Path, make_run: RunMaker
 ) -> None:
@@ -119,7 +151,9 @@ def test_a_null_correlation_id_joins_nothing(tmp_path: Path, make_run: RunMaker)
 
 
 @pytest.mark.parametrize(
-    ("start", "end"), [(1500, None), (1500, 1400), (0, 0), (None, 1500)], ids=str
+    ("start", "end"),
+    [(1500, None), (1500, 1400), (0, 0), (0, 1500), (None, 1500), (1500, 2**63 - 1)],
+    ids=str,
 )
 def test_records_with_impossible_times_are_left_out_and_counted(
     tmp_path: Path, make_run: RunMaker, start: int, end: int
@@ -226,6 +260,7 @@ def test_a_gpu_is_found_through_the_devices_of_its_process(
     alone = make_run(export.write(tmp_path / "unmapped.sqlite"))
     assert alone.frame("SELECT gpu_name FROM ranks").rows() == [(None,)]
     export.row("TARGET_INFO_CUDA_DEVICE", gpuId=3, cudaId=0, pid=10)
+    export.row("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=0, pid=99)
     mapped = make_run(export.write(tmp_path / "mapped.sqlite"))
     assert mapped.frame("SELECT gpu_name FROM ranks").rows() == [("NVIDIA H100 80GB HBM3",)]
 
@@ -259,6 +294,19 @@ def test_the_environment_speaks_for_no_process_when_there_are_several(
     ]
 
 
+def test_an_mpi_rank_speaks_for_no_device_when_its_process_has_two(
+    tmp_path: Path, make_run: RunMaker
+) -> None:
+    export = NsysExport().capture().kernel(GEMM, 1000, 1100, device=0)
+    export.kernel(GEMM, 1000, 1100, device=1, context=2)
+    export.row("MPI_RANKS", globalTid=global_pid(10) + 4, rank=6)
+    run = make_run(export.write(tmp_path / "a.sqlite"))
+    assert run.frame("SELECT rank, rank_source FROM ranks ORDER BY rank").rows() == [
+        (0, "order"),
+        (1, "order"),
+    ]
+
+
 def test_mpi_ranks_are_taken_by_process(tmp_path: Path, make_run: RunMaker) -> None:
     export = NsysExport().capture()
     for pid, rank in ((10, 6), (11, 2)):
@@ -285,6 +333,21 @@ def test_steps_are_placed_by_the_operations_they_launched(
         "step", "start_ns", "end_ns", "compute_ns", "exposed_comm_ns", "idle_ns"
     )
     assert rows.rows() == [(0, 0, 500, 400, 100, 0), (1, 2000, 2500, 400, 100, 0)]
+
+
+def test_ranges_of_a_data_loader_or_another_process_mark_no_steps(
+    tmp_path: Path, make_run: RunMaker
+) -> None:
+    export = NsysExport().capture().range("ProfilerStep#1", 1, 5, pid=99)
+    for k in range(10):
+        export.range(f"batch {k}", 400 * k, 400 * k + 300, thread=2)
+    for k in range(3):
+        zero = 2000 * k + 1000
+        export.range(f"step {k}", zero - 500, zero).kernel(
+            GEMM, zero, zero + 100, launch=zero - 100
+        )
+    run = make_run(export.write(tmp_path / "a.sqlite"))
+    assert run_query(run, "step_times")["step"].to_list() == [0, 1, 2]
 
 
 def test_an_unfinished_step_is_no_step(tmp_path: Path, make_run: RunMaker) -> None:
@@ -338,6 +401,23 @@ class TestNcclLaunches:
             ("comm", "nccl"),
             ("compute", None),
         ]
+
+    def test_a_kernel_that_others_launch_too_is_communication_only_inside(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        export = NsysExport().capture().nccl_domain()
+        export.range("ncclAllReduce", 850, 950, domain=1)
+        export.kernel(GEMM, 1000, 1100, launch=900).kernel(GEMM, 1200, 1300, launch=990)
+        run = make_run(export.write(tmp_path / "a.sqlite"))
+        assert [c for (c,) in ops(run, "o.class")] == ["comm", "compute"]
+
+    def test_a_range_of_another_domain_is_none_of_nccls(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        export = NsysExport().capture().nccl_domain(domain=1)
+        export.range("ncclAllReduce", 850, 950, domain=2).kernel(GEMM, 1000, 1100, launch=900)
+        run = make_run(export.write(tmp_path / "a.sqlite"))
+        assert [c for (c,) in ops(run, "o.class")] == ["compute"]
 
     def test_device_copies_inside_an_nccl_call_are_communication(
         self, tmp_path: Path, make_run: RunMaker
@@ -483,6 +563,46 @@ class TestCudaGraphs:
         run = make_run(export.write(tmp_path / "a.sqlite"))
         assert [c for (c,) in ops(run, "o.class")] == ["comm", "copy"]
 
+    def test_a_graph_launched_in_a_step_hides_that_step(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        export = NsysExport().capture()
+        for k in range(3):
+            zero = 10_000 * (k + 1)
+            export.range(f"step {k}", zero - 1000, zero).copy(
+                "HtoD", zero, zero + 50, launch=zero - 500
+            )
+            export.graph(zero + 60, zero + 9000, launch=zero - 400)
+        export.range("step 3", 49_000, 50_000).graph(50_100, 50_200, launch=49_500)
+        run = make_run(export.write(tmp_path / "a.sqlite"))
+        rows = run_query(run, "step_times").select("step", "window_ns", "comm_ns", "reason").rows()
+        assert rows == [
+            *((k, 9000, None, "graph_hidden") for k in range(3)),
+            (3, 100, None, "graph_hidden"),
+        ]
+
+    def test_a_step_after_a_graph_is_known(self, tmp_path: Path, make_run: RunMaker) -> None:
+        export = NsysExport().capture().graph(500, 700, launch=100)
+        export.range("step 0", 800, 900).kernel(GEMM, 1000, 1100, launch=850)
+        run = make_run(export.write(tmp_path / "a.sqlite"))
+        assert run_query(run, "step_times").select("comm_ns", "reason").rows() == [(0, None)]
+
+    @pytest.mark.parametrize("call", ["cuGraphLaunch", "cudaGraphLaunch_v10000"])
+    def test_both_kinds_of_launch_are_known(
+        self, tmp_path: Path, make_run: RunMaker, call: str
+    ) -> None:
+        export = NsysExport().capture().kernel(GEMM, 1000, 1100).call(call, 2000, 99)
+        assert timings(make_run(export.write(tmp_path / "a.sqlite")))["reason"] == "graph_hidden"
+
+    def test_a_launch_of_a_process_without_device_work_hides_nothing(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        export = NsysExport().capture().kernel(GEMM, 1000, 1100)
+        export.call("cudaGraphLaunch_v10000", 2000, 99, pid=77)
+        run = make_run(export.write(tmp_path / "a.sqlite"))
+        assert timings(run)["reason"] is None
+        assert "graph_hidden" not in codes(run)
+
 
 class TestStreams:
     """What ran on each stream."""
@@ -561,8 +681,24 @@ class TestLosses:
         assert "events_maybe_lost" in codes(run)
 
 
+def test_hosts_that_are_not_named_are_unknown_not_one(tmp_path: Path, make_run: RunMaker) -> None:
+    paths = []
+    for name in "ab":
+        export = NsysExport().capture(host=None).kernel(GEMM, 1000, 1100)
+        export.row("TARGET_INFO_SYSTEM_ENV", name="Hostname", value=None)
+        paths.append(export.write(tmp_path / f"{name}.sqlite"))
+    assert make_run(*paths).frame("SELECT nodes FROM run").item() is None
+
+
 class TestClock:
     """Sources lie on one axis where their session starts are known."""
+
+    def test_graphs_alone_may_be_utc_already_too(self, tmp_path: Path, make_run: RunMaker) -> None:
+        graph = NsysExport().capture(utc_ns=10**18).graph(10**18 + 1000, 10**18 + 1100)
+        plain = NsysExport().capture(utc_ns=10**18).kernel(GEMM, 1500, 1600)
+        run = make_run(graph.write(tmp_path / "a.sqlite"), plain.write(tmp_path / "b.sqlite"))
+        rows = run.frame("SELECT rank, start_ns FROM rank_timings ORDER BY rank").rows()
+        assert rows == [(0, 0), (1, 500)]
 
     def test_two_sources_are_placed_by_their_session_starts(
         self, tmp_path: Path, make_run: RunMaker

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import RunMaker
 from tests.traces.nsys import NsysExport
-from traceq.errors import SourceError
+from traceq.errors import ConfigError, SourceError
 from traceq.runfile import Run
 
 
@@ -87,6 +87,27 @@ def test_two_sources_that_claim_one_rank_are_named(tmp_path: Path, make_run: Run
     ):
         make_run(*pair)
     assert [r[0] for r in ranks(make_run(*pair, rank_map={"b.sqlite": 3}))] == [2, 3]
+
+
+def test_files_of_one_name_are_told_apart_by_their_folder(
+    tmp_path: Path, make_run: RunMaker
+) -> None:
+    pair = [source(tmp_path, f"{node}/rank0.sqlite") for node in ("node0", "node1")]
+    mapped = make_run(*pair, rank_map={"node0/rank0.sqlite": 4, "node1/rank0.sqlite": 5})
+    assert [r[:2] for r in ranks(mapped)] == [(4, "user"), (5, "user")]
+    with pytest.raises(ConfigError, match=r"rank0\.sqlite=4: 2 sources are called that"):
+        make_run(*pair, rank_map={"rank0.sqlite": 4})
+
+
+def test_no_rank_map_is_stored_since_it_may_hold_paths(tmp_path: Path, make_run: RunMaker) -> None:
+    path = source(tmp_path, "someone/a.sqlite")
+    run = make_run(path, rank_map={"someone/a.sqlite": 1})
+    assert "someone" not in run.frame("SELECT config FROM run").item()
+
+
+def test_a_number_too_large_for_a_rank_is_none(tmp_path: Path, make_run: RunMaker) -> None:
+    run = make_run(source(tmp_path, "rank99999999999.sqlite", rank=99_999_999_999))
+    assert ranks(run) == [(0, "order", "rank99999999999.sqlite")]
 
 
 def test_a_source_of_several_ranks_cannot_be_given_one(tmp_path: Path, make_run: RunMaker) -> None:

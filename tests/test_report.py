@@ -72,6 +72,11 @@ def test_a_table_is_plain_text_unless_colour_is_asked_for(sample_run: Run) -> No
     assert "\x1b[" in as_table.render(report, color=True)
 
 
+def test_control_characters_never_reach_a_table(tmp_path: Path, make_run: RunMaker) -> None:
+    path = NsysExport().capture().kernel("a\x1b[31m\nb<T>", 1000, 1100).write(tmp_path / "a.sqlite")
+    assert "a\ufffd[31m\ufffdb" in as_table.render(build_report(make_run(path)))
+
+
 def test_markup_in_names_is_text(tmp_path: Path, make_run: RunMaker) -> None:
     export = NsysExport().capture().kernel("[red]evil[/red]<T>", 1000, 1100)
     run = make_run(export.write(tmp_path / "[bold]x.sqlite"), name="[link=x]run")
@@ -86,6 +91,7 @@ def test_the_sample_has_its_known_headline(sample_run: Run) -> None:
         "world_size": 2,
         "ranks_present": [0, 1],
         "ranks_missing": [],
+        "ranks_missing_count": 0,
         "nodes": 1,
         "gpus": ["NVIDIA H100 80GB HBM3"],
         "window": "steps",
@@ -119,6 +125,37 @@ def test_missing_ranks_are_listed(tmp_path: Path, make_run: RunMaker) -> None:
     report = build_report(make_run(export.write(tmp_path / "a.sqlite")))
     assert report.run["ranks_missing"] == [0, 1, 3]
     assert "1 of 4 ranks (0, 1, 3 missing)" in as_table.render(report)
+
+
+def test_a_long_list_of_missing_ranks_is_cut(tmp_path: Path, make_run: RunMaker) -> None:
+    export = NsysExport().capture(environment="RANK=0;WORLD_SIZE=900000").kernel("g<f>", 1, 2)
+    run = build_report(make_run(export.write(tmp_path / "a.sqlite"))).run
+    assert run["ranks_missing"] == list(range(1, 1001))
+    assert run["ranks_missing_count"] == 899_999
+
+
+@pytest.mark.parametrize("world", ["1", "100000000"])
+def test_an_impossible_world_size_is_unknown(
+    tmp_path: Path, make_run: RunMaker, world: str
+) -> None:
+    export = NsysExport().capture(environment=f"RANK=1;WORLD_SIZE={world}").kernel("g<f>", 1, 2)
+    run = build_report(make_run(export.write(tmp_path / "a.sqlite"))).run
+    assert (run["world_size"], run["ranks_missing"]) == (None, None)
+
+
+def test_the_step_time_is_the_lower_median_of_the_slowest_rank(
+    tmp_path: Path, make_run: RunMaker
+) -> None:
+    paths = []
+    for rank, lengths in enumerate(((100, 900, 300, 100), (200, 200, 200, 700))):
+        export = NsysExport().capture(environment=f"RANK={rank}")
+        for k, length in enumerate(lengths):
+            zero = 10_000 * k + 1000
+            export.range(f"step {k}", zero - 500, zero)
+            export.kernel("gemm<f>", zero, zero + length, launch=zero - 100)
+        paths.append(export.write(tmp_path / f"{rank}.sqlite"))
+    report = build_report(make_run(*paths))
+    assert report.metrics["step_time_ms"] == 300 / 1e6  # slowest: 200, 900, 300, 700
 
 
 def test_ranks_that_the_user_counts_are_missing_too(tmp_path: Path, make_run: RunMaker) -> None:

@@ -37,6 +37,9 @@ def numbered(frame: pl.DataFrame) -> list[tuple[int, int]]:
         ("train_step 7", "train_step 8"),
         ("batch=7", "batch=8"),
         ("Iteration 7/100", "Iteration 8/100"),
+        ("global_step=7", "global_step=8"),
+        ("## step 7 ##", "## step 8 ##"),
+        ("epoch 0 step 7", "epoch 0 step 8"),
     ],
 )
 def test_names_of_common_frameworks_number_their_steps(names: tuple[str, str]) -> None:
@@ -60,6 +63,34 @@ def test_names_that_only_resemble_a_step_are_none(name: str) -> None:
 def test_a_numbered_range_inside_a_step_is_not_a_step() -> None:
     steps = find_steps(ranges(("step 1", 0, 100), ("step 2", 10, 20), ("step 3", 100, 200)), None)
     assert numbered(steps) == [(1, 0), (3, 100)]
+
+
+def test_a_single_outer_range_does_not_swallow_the_steps_inside() -> None:
+    inside = [(f"step {k}", 10 * k, 10 * k + 9) for k in range(3)]
+    steps = find_steps(ranges(("iteration 0", 0, 100), *inside), None)
+    assert numbered(steps) == [(0, 0), (1, 10), (2, 20)]
+
+
+def test_the_outermost_kind_that_repeats_is_the_step() -> None:
+    outer = [(f"step {k}", 100 * k, 100 * k + 100) for k in range(2)]
+    micro = [(f"batch {k}", 25 * k, 25 * k + 20) for k in range(8)]
+    assert numbered(find_steps(ranges(*outer, *micro), None)) == [(0, 0), (1, 100)]
+
+
+def test_a_first_step_below_zero_is_a_step() -> None:
+    steps = find_steps(ranges(("step 0", -50, -10), ("step 1", -10, 5)), None)
+    assert numbered(steps) == [(0, -50), (1, -10)]
+
+
+def test_each_process_has_its_own_steps() -> None:
+    both = pl.concat(
+        [
+            ranges(("ProfilerStep#1", 0, 10)),
+            ranges(("step 4", 0, 10), ("step 5", 10, 20), process=2),
+        ]
+    )
+    found = find_steps(both, None).sort("process", "start_ns").select("process", "step").rows()
+    assert found == [(1, 1), (2, 4), (2, 5)]
 
 
 def test_numbers_that_repeat_are_counted_instead() -> None:

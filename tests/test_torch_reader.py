@@ -192,7 +192,7 @@ class TestSteps:
 
 
 class TestCollectives:
-    """Reported faults D: what a record says of its collective, and what is found around its launch."""
+    """Reported faults D: what a record says of its collective, and what its launch lies in."""
 
     @pytest.mark.parametrize(
         ("name", "inward", "outward", "op", "size"),

@@ -1,6 +1,7 @@
 """The command line: parses, shows progress, and turns errors into one line and an exit status."""
 
 import os
+import signal
 import sys
 
 import click
@@ -35,9 +36,17 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Runs the command line; an error of ours ends it with one line and its exit status."""
+    """Runs the command line; an error of ours ends it with one line and its exit status.
+
+    A request to end is an exit like any other, so that nothing temporary is left behind.
+    """
+    for request in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(request, _end)
     try:
-        sys.exit(cli(standalone_mode=False))
+        status = cli(standalone_mode=False)
+        if sys.stdout:
+            sys.stdout.flush()
+        sys.exit(status)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -48,7 +57,26 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("traceq: interrupted", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of a pipe went away, which is its right; nothing may be flushed to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except RuntimeError as error:
+        if "interrupted" not in str(error):  # DuckDB's word for it
+            raise
+        click.echo("traceq: interrupted", err=True)
+        sys.exit(130)
+    except OSError as error:
+        sys.exit(_gone(error))
+
+
+def _gone(error: OSError) -> int:
+    """Returns: the exit status when an output is gone; nothing more may be flushed to it.
+
+    A reader of a pipe that went away has had enough, which is its right.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if isinstance(error, BrokenPipeError):
+        return 141
+    click.echo(f"traceq: cannot write: {error.strerror}", err=True)
+    return 2
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)

@@ -2,11 +2,14 @@
 
 import re
 import tomllib
+import warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from traceq.errors import ConfigError
+
+LARGEST_RANK = 999_999  # no job is larger; a larger number is damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class ReadOptions:
             the number of the step. None tries the patterns of the common frameworks.
         comm_patterns: further regular expressions of communication kernels.
         p2p_as_comm: count peer-to-peer copies as communication.
-        rank_map: rank of a source, by its file name.
+        rank_map: rank of a source, by its file name or the end of its path.
         nranks: ranks of the whole job, where no source tells it.
     """
 
@@ -29,8 +32,8 @@ class ReadOptions:
     nranks: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Returns: the options as plain data, for the run file."""
-        return asdict(self)
+        """Returns: the options as plain data, for the run file; without names of files."""
+        return {name: value for name, value in asdict(self).items() if name != "rank_map"}
 
 
 _KEYS: dict[str, dict[str, tuple[str, type]]] = {
@@ -57,10 +60,11 @@ def load_options(path: Path | None) -> ReadOptions:
     for section, table in data.items():
         known = _KEYS.get(section)
         if known is None or not isinstance(table, dict):
-            message = f"{path.name}: unknown section [{section}]; there are: {', '.join(_KEYS)}"
+            fact = "unknown section" if known is None else "must be a section:"
+            message = f"{path.name}: {fact} [{section}]; there are: {', '.join(_KEYS)}"
             raise ConfigError(message)
         for key, value in table.items():
-            if key not in known or not isinstance(value, known[key][1]):
+            if key not in known or type(value) is not known[key][1]:
                 message = f"{path.name}: [{section}] has no such setting: {key} = {value!r}"
                 raise ConfigError(message)
             values[known[key][0]] = tuple(value) if isinstance(value, list) else value
@@ -76,11 +80,17 @@ def checked(options: ReadOptions) -> ReadOptions:
     import polars as pl  # noqa: PLC0415  # not needed where nothing is read
 
     for pattern in (options.step_pattern, *options.comm_patterns):
+        if pattern is None:
+            continue
         try:
-            re.compile(pattern or "")
-            pl.Series([""]).str.contains(pattern or "")
+            with warnings.catch_warnings(action="ignore"):
+                re.compile(pattern)
+            pl.Series([""]).str.contains(f"(?i:^(?:{pattern})$)")
         except (re.error, TypeError, pl.exceptions.ComputeError) as error:
-            fact = str(error).splitlines()[0]
+            fact = str(error).strip().splitlines()[-1].removeprefix("error: ")
             message = f"{pattern!r}: not a regular expression: {fact}"
             raise ConfigError(message) from error
+    if options.nranks is not None and not 1 <= options.nranks <= LARGEST_RANK + 1:
+        message = f"nranks = {options.nranks}: must be from 1 to {LARGEST_RANK + 1}"
+        raise ConfigError(message)
     return options

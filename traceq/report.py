@@ -1,6 +1,7 @@
 """The report of a run as plain data: numbers of the canned queries, their window and coverage."""
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import polars as pl
@@ -11,6 +12,7 @@ from traceq.runfile import Run
 
 SCHEMA = "traceq.report/1"
 MIN_STEPS = 3
+_MOST_MISSING = 1000
 _PARTS = (
     "window_ns",
     "compute_ns",
@@ -128,12 +130,20 @@ def _run(identity: Row, ranks: pl.DataFrame, scope: str, steps: pl.DataFrame) ->
     return {
         "world_size": world,
         "ranks_present": present,
-        "ranks_missing": None if world is None else sorted(set(range(world)) - set(present)),
+        "ranks_missing": None if world is None else _missing(world, present),
+        "ranks_missing_count": None if world is None else world - len(present),
         "nodes": identity["nodes"],
         "gpus": sorted(ranks["gpu_name"].drop_nulls().unique()),
         "window": "steps" if scope == "step" else "capture",
         "steps": steps["step"].n_unique(),
     }
+
+
+def _missing(world: int, present: list[int]) -> list[int]:
+    """Returns: the missing ranks, the first thousand of them."""
+    there = set(present)
+    absent = (rank for rank in range(world) if rank not in there)
+    return list(islice(absent, _MOST_MISSING))
 
 
 def _metrics(

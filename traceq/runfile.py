@@ -7,7 +7,7 @@ it has its name, so that readers never meet a half-written one and never block a
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -105,7 +105,9 @@ class Run:
                 raise QueryError(message)
             for name, value in (variables or {}).items():
                 cursor.execute(f"SET VARIABLE {name} = $value", {"value": value})
-            return pl.DataFrame(cursor.sql(sql))
+            result = cursor.sql(sql)
+            _refuse_unprintable(result.columns, [str(kind) for kind in result.types])
+            return pl.DataFrame(result)
         except duckdb.Error as error:
             message = f"{self.name}: {_first_line(error)}"
             raise QueryError(message) from error
@@ -138,9 +140,8 @@ def create(path: Path) -> Iterator[RunWriter]:
     Raises:
         RunFileError: the name is taken, or the folder cannot be written.
     """
-    if path.exists():
-        message = f"{path.name}: exists, and a run file is never changed: choose another name"
-        raise RunFileError(message)
+    path = path.resolve()
+    refuse_taken(path)
     building = path.with_name(f".{path.name}.building-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         connection = duckdb.connect(str(building))
@@ -163,6 +164,23 @@ def create(path: Path) -> Iterator[RunWriter]:
     finally:
         building.unlink(missing_ok=True)
         building.with_name(building.name + ".wal").unlink(missing_ok=True)
+
+
+def refuse_taken(path: Path) -> None:
+    """Refuses a name that a new run file cannot have.
+
+    Raises:
+        RunFileError: the name is taken, its folder is missing, or DuckDB would misread it.
+    """
+    if path.exists():
+        message = f"{path.name}: exists, and a run file is never changed: choose another name"
+    elif not path.absolute().parent.is_dir():
+        message = f"{path.name}: cannot be written: there is no such folder"
+    elif "?" in str(path):
+        message = f"{path.name}: a run file cannot have a question mark in its path"
+    else:
+        return
+    raise RunFileError(message)
 
 
 def open_run(path: str | Path) -> Run:
@@ -194,6 +212,8 @@ def open_run(path: str | Path) -> Run:
 def is_run_file(path: Path) -> bool:
     """Returns: whether a file begins as a DuckDB database does."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(MAGIC_OFFSET + len(MAGIC))[MAGIC_OFFSET:] == MAGIC
     except OSError:
@@ -203,6 +223,17 @@ def is_run_file(path: Path) -> bool:
 def schema_sql() -> str:
     """Returns: the statements that create every table of a run file."""
     return resources.files("traceq.model").joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def _refuse_unprintable(columns: Sequence[str], types: Sequence[str]) -> None:
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        message = f"two columns are called {twice[0]}: tell them apart with AS"
+        raise QueryError(message)
+    for name, kind in zip(columns, types, strict=True):
+        if any(word in kind for word in ("INTERVAL", "UNION", "BIT", "MAP")):
+            message = f"column {name} is of type {kind}: cast it, as in {name}::VARCHAR"
+            raise QueryError(message)
 
 
 def _first_line(error: duckdb.Error) -> str:

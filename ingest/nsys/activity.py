@@ -6,6 +6,7 @@ import polars as pl
 
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.tables import NAMES_SCHEMA
+from traceq.ingest.timings import longest_ns
 from traceq.model.families import classify
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -24,9 +25,9 @@ _COPY_KINDS = {
 }  # fmt: skip
 DEVICE_TO_DEVICE = (0, 8, PEER_COPY)
 
-# A name is a StringIds id for a kernel, and below zero for what has no name of its own.
-_MEMSET_KEY = -1
-_COPY_KEY = -1000
+# A name is a StringIds id for a kernel, and far below zero for what has no name of its own.
+_MEMSET_KEY = -(2**62)
+_COPY_KEY = _MEMSET_KEY - 1
 
 UNKNOWN_PROCESS = -1
 
@@ -50,8 +51,9 @@ class DeviceOps:
 def read_ops(export: Export, threads: int) -> DeviceOps:
     """Returns: every kernel, copy and set of an export with possible times.
 
-    A record whose start and end are both 0 has no timestamp (CUPTI's convention); one that ends
-    before it starts, or never, has no duration.
+    A record that starts at 0 has no timestamp (CUPTI's convention: a capture begins before its
+    first kernel); one that ends before it starts, or never, has no duration; one longer than twice
+    the span of all starts, and than an hour, is none.
     """
     chunks: list[pl.DataFrame] = []
     short: dict[int, int] = {}
@@ -70,7 +72,8 @@ def read_ops(export: Export, threads: int) -> DeviceOps:
             chunks.append(narrow)
             skipped += chunk.height - narrow.height
     frame = pl.concat(chunks, rechunk=True) if chunks else pl.DataFrame(schema=_OPS)
-    return DeviceOps(frame, short, skipped)
+    possible = frame.filter(pl.col("end_ns") - pl.col("start_ns") <= longest_ns(frame["start_ns"]))
+    return DeviceOps(possible, short, skipped + frame.height - possible.height)
 
 
 _OPS = pl.Schema(
@@ -101,7 +104,8 @@ def _place(export: Export, table: str) -> dict[str, str]:
         "stream": f"coalesce({column('streamId')}, 0)",
         "start_ns": column("start"),
         "end_ns": column("end"),
-        "correlation": column("correlationId"),
+        # 0 is what a record without a call carries; it never names one.
+        "correlation": f"nullif({column('correlationId')}, 0)",
         "graph_node": column("graphNodeId"),
     }
 
@@ -129,7 +133,7 @@ def _set_columns(export: Export) -> dict[str, str]:
 
 def _narrow(chunk: pl.DataFrame) -> pl.DataFrame:
     start, end = pl.col("start_ns"), pl.col("end_ns")
-    return chunk.filter((end >= start) & ~((start == 0) & (end == 0))).select(
+    return chunk.filter((end >= start) & (start != 0)).select(
         pl.col(name).cast(dtype) if name in chunk.columns else pl.lit(None, dtype).alias(name)
         for name, dtype in _OPS.items()
     )
@@ -161,7 +165,7 @@ def name_table(ops: DeviceOps, strings: dict[int, str], patterns: tuple[str, ...
 def _describe(
     key: int | None, short: dict[int, int], strings: dict[int, str], patterns: tuple[str, ...]
 ) -> tuple[str, str, str | None, str | None, str | None]:
-    if key is not None and key < 0:
+    if key is not None and key <= _MEMSET_KEY:
         kind = _COPY_KINDS.get(_COPY_KEY - key, "unknown")
         name = "memset" if key == _MEMSET_KEY else f"memcpy {kind}"
         return name, name, "copy", None, None

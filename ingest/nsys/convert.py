@@ -41,8 +41,12 @@ def export_report(path: Path, folder: Path) -> Path:
             str(target),
             str(path),
         ]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode == 0 and target.exists():
+        try:
+            done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603
+        except OSError as error:
+            message = f"{path.name}: nsys cannot be run: {error.strerror}: export it with {command}"
+            raise SourceError(message) from error
+        if done.returncode == 0 and target.is_file():
             return target
     message = (
         f"{path.name}: nsys could not export it (exit {done.returncode}): run {command} to see why"

@@ -25,6 +25,7 @@ from traceq.errors import SourceError
 from traceq.model.reasons import REEXPORT
 
 CHUNK_ROWS = 500_000
+_MOST_CHUNKS = 10_000
 _HEADER_BYTES = 100
 _WAL_FORMAT = 2
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -35,6 +36,10 @@ _SIGNS_OF_NSYS = (
     "EXPORT_META_DATA",
     "NVTX_EVENTS",
 )
+
+
+# SQLite's own words that may be repeated; any other may quote what the file holds.
+_FACTS = ("database disk image is malformed", "file is not a database", "no such column")
 
 
 class Export:
@@ -51,7 +56,8 @@ class Export:
         self._on_rows = on_rows
         self._rows_read = 0
         self._rows_expected = 0
-        self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        path = Path(os.path.realpath(path))
+        self._uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
         _refuse_unfinished(path, label)
         self._tables = self._read_schema()
         if not any(name.startswith(_SIGNS_OF_NSYS) for name in self._tables):
@@ -141,17 +147,36 @@ class Export:
     @cached_property
     def strings(self) -> dict[int, str]:
         """Returns: the text of every id in StringIds; bytes that are not UTF-8 are replaced."""
-        return dict(self.rows("StringIds", ("id", "value")))
+        return {
+            number: text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+            for number, text in self.rows("StringIds", ("id", "value"))
+            if isinstance(number, int) and text is not None
+        }
 
     def _chunks(self, table: str) -> list[tuple[int, int]]:
         bounds = f'SELECT (SELECT min(rowid) FROM "{table}"), (SELECT max(rowid) FROM "{table}")'
         first, last = self._query(bounds)[0]
         if first is None:
             return []
+        if last - first > _MOST_CHUNKS * CHUNK_ROWS:
+            return self._sparse_chunks(table, first, last)
         return [
             (start, min(start + CHUNK_ROWS - 1, last))
             for start in range(first, last + 1, CHUNK_ROWS)
         ]
+
+    def _sparse_chunks(self, table: str, first: int, last: int) -> list[tuple[int, int]]:
+        """Returns: chunks by rows, not by rowids, for a table whose rowids are far apart."""
+        chunks = []
+        while first <= last:
+            following = self._query(
+                f'SELECT rowid FROM "{table}" WHERE rowid >= {first} ORDER BY rowid '
+                f"LIMIT 1 OFFSET {CHUNK_ROWS}"
+            )
+            end = following[0][0] - 1 if following else last
+            chunks.append((first, end))
+            first = end + 1
+        return chunks
 
     def _read(self, statement: str) -> pl.DataFrame:
         try:
@@ -162,7 +187,7 @@ class Export:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
                 cursor.execute(statement)
                 return pl.DataFrame(cursor.fetch_arrow())
-        except (adbc_driver_manager.Error, pl.exceptions.PolarsError) as error:
+        except adbc_driver_manager.Error as error:
             raise self._damaged(error) from error
 
     def _query(self, statement: str) -> list[tuple[Any, ...]]:
@@ -174,18 +199,18 @@ class Export:
             raise self._damaged(error) from error
 
     def _read_schema(self) -> dict[str, frozenset[str]]:
-        names = self._query("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return {
-            name: frozenset(
-                row[1]
-                for row in self._query(f'PRAGMA table_info("{name.replace(chr(34), chr(34) * 2)}")')
-            )
-            for (name,) in names
-        }
+        rows = self._query(
+            "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c "
+            "WHERE t.type = 'table' AND t.sql NOT LIKE '%WITHOUT ROWID%'"
+        )
+        tables: dict[str, set[str]] = {}
+        for table, column in rows:
+            tables.setdefault(table, set()).add(column)
+        return {table: frozenset(columns) for table, columns in tables.items()}
 
     def _damaged(self, error: Exception) -> SourceError:
-        fact = str(error).strip().splitlines()[0].removeprefix("INTERNAL: [SQLite] ")
-        return SourceError(f"{self.label}: damaged: {fact}: copy or export it again")
+        known = next((fact for fact in _FACTS if fact in str(error)), "its tables cannot be read")
+        return SourceError(f"{self.label}: damaged: {known}: copy or export it again")
 
 
 def _refuse_unfinished(path: Path, label: str) -> None:
@@ -232,7 +257,7 @@ def _refuse_locked(path: Path, label: str, header: bytes) -> None:
         return
     try:
         with closing(
-            sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, timeout=0)
+            sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro", uri=True, timeout=0)
         ) as probe:
             probe.execute("SELECT count(*) FROM sqlite_master").fetchall()
     except sqlite3.OperationalError as error:

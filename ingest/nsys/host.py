@@ -60,7 +60,7 @@ def read_calls(export: Export, threads: int) -> pl.DataFrame:
     select = {
         "process": f"{export.column(RUNTIME, 'globalTid')} >> 24",
         "thread": export.column(RUNTIME, "globalTid"),
-        "correlation": export.column(RUNTIME, "correlationId"),
+        "correlation": f"nullif({export.column(RUNTIME, 'correlationId')}, 0)",
         "launch_ns": export.column(RUNTIME, "start"),
         "name_key": export.column(RUNTIME, "nameId"),
     }
@@ -144,7 +144,7 @@ def read_ranges(export: Export, step_names: str) -> Ranges:
     }
     kinds = f"{export.column(table, 'eventType')} IN ({_PUSH_POP}, {_START_END})"
     chunks = [
-        chunk.with_columns(pl.col("text").cast(pl.String, strict=False))
+        chunk.with_columns(_decoded(chunk["text"]))
         .join(registered, on="text_id", how="left")
         .with_columns(name=pl.when(pl.col("text") != "").then("text").otherwise("registered"))
         .filter(pl.col("name").str.contains(wanted))
@@ -157,6 +157,14 @@ def read_ranges(export: Export, step_names: str) -> Ranges:
     finished = events.filter(pl.col("end_ns") >= pl.col("start_ns"))
     named = _mark_nccl(finished, _nccl_domains(export, table))
     return Ranges(named.select(_RANGES.keys()), events.height - finished.height)
+
+
+def _decoded(texts: pl.Series) -> pl.Series:
+    """Returns: texts stored as bytes; bytes that are not UTF-8 are replaced."""
+    try:
+        return texts.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        return pl.Series(texts.name, [text.decode("utf-8", "replace") for text in texts])
 
 
 def _matching_strings(strings: dict[int, str], wanted: str) -> pl.DataFrame:

@@ -40,18 +40,22 @@ class Identity:
         """Returns: an entry of the export's own metadata, None when it has no such entry."""
         for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
             for (value,) in self.export.rows(table, ("value",), f"name = '{name}'"):
-                return str(value)
+                return None if value is None else str(value)
         return None
+
+    def _version(self, name: str) -> str | None:
+        match = re.fullmatch(r"\d+(?:\.\d+)*", self.metadata(name) or "")
+        return match.group() if match else None
 
     @property
     def exporter_version(self) -> str | None:
         """Returns: the version of nsys that wrote the export."""
-        return self.metadata("EXPORT_PRODUCT_VERSION")
+        return self._version("EXPORT_PRODUCT_VERSION")
 
     @property
     def schema_version(self) -> str | None:
         """Returns: the version of the export schema."""
-        return self.metadata("EXPORT_SCHEMA_VERSION")
+        return self._version("EXPORT_SCHEMA_VERSION")
 
     @property
     def capture_version(self) -> str | None:
@@ -74,7 +78,7 @@ class Identity:
         if first_ns > _ALREADY_UTC_NS:
             return 0
         rows = self.export.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-        return int(rows[0][0]) if rows and rows[0][0] is not None else None
+        return rows[0][0] if rows and isinstance(rows[0][0], int) else None
 
     @property
     def rank(self) -> int | None:
@@ -94,7 +98,9 @@ class Identity:
     def mpi_ranks(self) -> dict[int, int]:
         """Returns: the MPI rank of each process, by process key."""
         rows = self.export.rows("MPI_RANKS", ("globalTid", "rank"))
-        return {tid >> 24: rank for tid, rank in rows if tid is not None and rank is not None}
+        return {
+            tid >> 24: rank for tid, rank in rows if isinstance(tid, int) and isinstance(rank, int)
+        }
 
     def gpu_name(self, pid: int, device: int) -> str | None:
         """Returns: the GPU model of a CUDA device of a process, None when the export cannot tell.
@@ -119,7 +125,7 @@ class Identity:
 
     def _system(self, name: str) -> str | None:
         rows = self.export.rows("TARGET_INFO_SYSTEM_ENV", ("value",), f"name = '{name}'")
-        return str(rows[0][0]) if rows else None
+        return str(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def _variable(self, names: tuple[str, ...]) -> int | None:
         texts = [

@@ -49,10 +49,9 @@ _MESSAGES: tuple[tuple[str, str, Severity, str, str | None], ...] = (
 )
 
 
-def source_facts(identity: Identity, capture: "Capture") -> SourceFacts:
+def source_facts(identity: Identity, capture: "Capture", first_ns: int) -> SourceFacts:
     """Returns: what an export states about itself; checksum and size are the file's."""
     lost = any(code == "events_lost" for code in _said_by_nsys(identity.export))
-    first = capture.ops["start_ns"].min()
     return SourceFacts(
         file_name=identity.export.label,
         kind="nsys",
@@ -60,7 +59,7 @@ def source_facts(identity: Identity, capture: "Capture") -> SourceFacts:
         capture_version=identity.capture_version,
         schema_version=identity.schema_version,
         host_key=identity.host_key,
-        utc_origin_ns=identity.utc_origin_ns(first if isinstance(first, int) else 0),
+        utc_origin_ns=identity.utc_origin_ns(first_ns),
         complete=not lost,
         events_read=capture.ops.height + capture.graphs.height,
         events_skipped=capture.skipped,

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from traceq.config import ReadOptions
@@ -23,7 +22,14 @@ from traceq.ingest.tables import (
     RankTable,
     SourceTables,
 )
-from traceq.ingest.timings import Hidden, activities, rank_timings, stream_table, windows_of
+from traceq.ingest.timings import (
+    SPAN_SCHEMA,
+    Hidden,
+    activities,
+    rank_timings,
+    stream_table,
+    windows_of,
+)
 from traceq.model.reasons import RECAPTURE
 
 _PID_MASK = 0xFFFFFF
@@ -87,7 +93,7 @@ def read_nsys(
     ranks = [_rank(capture, identity, row) for row in capture.keys.iter_rows(named=True)]
     capture.ops.select(OPS_SCHEMA.keys()).write_parquet(part, compression="lz4")
     return SourceTables(
-        facts=notes.source_facts(identity, capture),
+        facts=notes.source_facts(identity, capture, min(rank.first_ns for rank in ranks)),
         ranks=ranks,
         names=capture.names,
         comm=_comm(capture),
@@ -117,21 +123,22 @@ def read_capture(export: Export, options: ReadOptions, threads: int) -> Capture:
     graphs = activity.read_graphs(export)
     calls = host.read_calls(export, threads)
     ranges = host.read_ranges(export, any_step(options.step_pattern))
-    steps = find_steps(ranges.named, options.step_pattern)
     names = activity.name_table(device, export.strings, options.comm_patterns)
 
     calls = calls.with_columns(host.launched_by_nccl(calls, ranges.named))
     ops = _link(device.frame, calls)
+    graphs = _link(graphs, calls).drop("by_nccl")
     ops = _follow_graph_nodes(ops, host.read_node_origins(export), ranges.named)
     names = _by_launch(names, ops)
     keys = _keys(ops, graphs)
+    steps = find_steps(_of_workers(ranges.named, calls, keys), options.step_pattern)
     ops = _classed(ops, names, keys, p2p_as_comm=options.p2p_as_comm)
     return Capture(
         ops=_in_steps(ops, steps),
         keys=keys,
         names=names.select(NAMES_SCHEMA.keys()),
         steps=steps,
-        graphs=graphs.join(keys, on=["process", "device"]),
+        graphs=_in_steps(graphs.join(keys, on=["process", "device"]), steps),
         lost_graphs=_lost_graphs(calls, ops, graphs),
         ranges=ranges,
         skipped=device.skipped,
@@ -166,19 +173,36 @@ def _follow_graph_nodes(
 
 
 def _by_launch(names: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
-    """Classes a kernel that NCCL itself launched as communication, whatever its name."""
-    launched = ops.filter("by_nccl")["name_key"].unique()
-    is_kernel = pl.col("name_key") >= 0
-    renamed = (
-        is_kernel
-        & pl.col("name_key").is_in(launched.implode())
-        & (pl.col("class").fill_null("compute") == "compute")
+    """Classes a kernel as communication, whatever its name, when NCCL made all its known launches.
+
+    So a renamed kernel does not vanish, not even where its call came before the capture began.
+    """
+    launched = (
+        ops.filter((pl.col("name_key") >= 0) & pl.col("launch_ns").is_not_null())
+        .group_by("name_key")
+        .agg(pl.col("by_nccl").all())
+        .filter("by_nccl")["name_key"]
+    )
+    renamed = pl.col("name_key").is_in(launched.implode()) & (
+        pl.col("class").fill_null("compute") == "compute"
     )
     return names.with_columns(
         pl.when(renamed).then(pl.lit("comm", CLASS)).otherwise("class").alias("class"),
         pl.when(renamed).then(pl.lit("nccl")).otherwise("family").alias("family"),
         pl.when(renamed).then(pl.lit("unknown")).otherwise("op").alias("op"),
     )
+
+
+def _of_workers(ranges: pl.DataFrame, calls: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    """Returns: the ranges that can mark steps: of threads that call CUDA in processes that work.
+
+    A data loader's ranges are not the training's. A process none of whose marking threads calls
+    CUDA keeps all its ranges.
+    """
+    mine = ranges.join(keys.select("process").unique(), on="process", how="semi")
+    callers = mine.join(calls.select("thread").unique(), on="thread", how="semi")
+    others = mine.join(callers.select("process").unique(), on="process", how="anti")
+    return pl.concat([callers, others])
 
 
 def _keys(ops: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
@@ -189,7 +213,9 @@ def _keys(ops: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
 def _classed(
     ops: pl.DataFrame, names: pl.DataFrame, keys: pl.DataFrame, *, p2p_as_comm: bool
 ) -> pl.DataFrame:
-    carries = pl.col("by_nccl") & pl.col("copy_kind").is_in(activity.DEVICE_TO_DEVICE)
+    is_kernel = pl.col("name_key") >= 0
+    between_devices = pl.col("copy_kind").is_in(activity.DEVICE_TO_DEVICE)
+    carries = pl.col("by_nccl") & (is_kernel | between_devices)
     if p2p_as_comm:
         carries |= pl.col("copy_kind") == activity.PEER_COPY
     return (
@@ -227,6 +253,8 @@ def _lost_graphs(calls: pl.DataFrame, ops: pl.DataFrame, graphs: pl.DataFrame) -
     key = ["process", "correlation"]
     launches = calls.filter("graph").select(key)
     lost = launches.join(ops.select(key), on=key, how="anti").join(graphs, on=key, how="anti")
+    working = pl.concat([frame.select("process").unique() for frame in (ops, graphs)])
+    lost = lost.join(working, on="process", how="semi")
     return dict(lost.group_by("process").len().iter_rows())
 
 
@@ -235,15 +263,13 @@ def _rank(capture: Capture, identity: Identity, row: dict[str, int]) -> RankTabl
     ops = capture.ops.filter(pl.col("key") == key) if capture.keys.height > 1 else capture.ops
     graphs = capture.graphs.filter(pl.col("key") == key)
     hidden = Hidden(
-        start_ns=graphs["start_ns"].to_numpy(),
-        end_ns=graphs["end_ns"].to_numpy(),
-        everywhere=capture.lost_graphs.get(process, 0) > 0,
+        graphs.select(SPAN_SCHEMA.keys()), everywhere=capture.lost_graphs.get(process, 0) > 0
     )
     pid = process & _PID_MASK if process != activity.UNKNOWN_PROCESS else None
     alone = capture.keys.filter(pl.col("process") == process).height == 1
     rank, rank_source = _stated_rank(identity, process, alone=alone, only=capture.keys.height == 1)
-    starts = np.concatenate([ops["start_ns"].to_numpy(), hidden.start_ns])
     busy = activities(ops)
+    windows = windows_of(ops, hidden)
     return RankTable(
         pid=pid,
         device=device,
@@ -252,8 +278,8 @@ def _rank(capture: Capture, identity: Identity, row: dict[str, int]) -> RankTabl
         rank=rank,
         rank_source=rank_source,
         local_rank=identity.local_rank if capture.keys.height == 1 else None,
-        first_ns=int(starts.min()),
-        timings=rank_timings(busy, windows_of(ops, hidden), hidden),
+        first_ns=windows["start_ns"][0],
+        timings=rank_timings(busy, windows, hidden),
         streams=stream_table(busy),
     )
 

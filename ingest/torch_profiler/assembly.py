@@ -104,7 +104,8 @@ def _calls(context: Context) -> pl.DataFrame:
     frame = context.columns.frame("call")
     if frame is None:
         return pl.DataFrame(schema=_CALLS)
-    return context.with_names(frame.drop_nulls(["correlation", "start_ns"])).select(
+    frame = frame.drop_nulls(["correlation", "start_ns"]).filter(pl.col("correlation") != 0)
+    return context.with_names(frame).select(
         "correlation",
         pl.col("start_ns").alias("launch_ns"),
         pl.col("thread").alias("call_thread"),

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from traceq.config import ReadOptions
+from traceq.ingest import timings
 from traceq.ingest.torch_profiler.collectives import Described, Groups
 from traceq.ingest.torch_profiler.columns import Columns
 
-_HOUR_NS = 3_600 * 10**9
 _FAR_NS = 10**13
 
 
@@ -70,8 +70,7 @@ class Context:
 def longest_ns(context: Context) -> int:
     """Returns: how long an operation can be at most: as long as the trace [ns].
 
-    The trace's own record says it; without one, twice the span of all starts, or an hour, which no
-    collective outlives, is taken.
+    The trace's own record says it, where there is one.
     """
     whole = context.columns.frame("trace")
     lengths = [] if whole is None else whole["length_ns"].drop_nulls().to_list()
@@ -82,10 +81,7 @@ def longest_ns(context: Context) -> int:
         for kind in ("kernel", "copy", "set", "call", "range", "cpu_op")
         if (frame := context.columns.frame(kind)) is not None
     ]
-    every = pl.concat(starts)
-    known = every.filter(every > 0).to_numpy()
-    span = int(known.max() - known.min()) if len(known) else 0
-    return max(2 * span, _HOUR_NS)
+    return timings.longest_ns(pl.concat(starts))
 
 
 def impossible(device: pl.DataFrame, longest_ns: int) -> pl.Series:

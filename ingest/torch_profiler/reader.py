@@ -5,13 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.tables import COMM_SCHEMA, OPS_SCHEMA, RankTable, SourceFacts, SourceTables
-from traceq.ingest.timings import Hidden, activities, rank_timings, stream_table, windows_of
+from traceq.ingest.timings import (
+    SPAN_SCHEMA,
+    Hidden,
+    activities,
+    rank_timings,
+    stream_table,
+    windows_of,
+)
 from traceq.ingest.torch_profiler import collectives, notes
 from traceq.ingest.torch_profiler.assembly import assemble
 from traceq.ingest.torch_profiler.blocks import Blocks
@@ -103,8 +109,7 @@ def _rank(
     stream: EventStream,
     columns: Columns,
 ) -> RankTable:
-    empty = np.empty(0, dtype=np.int64)
-    hidden = Hidden(empty, empty, everywhere=trace.lost_graphs > 0)
+    hidden = Hidden(pl.DataFrame(schema=SPAN_SCHEMA), everywhere=trace.lost_graphs > 0)
     busy = activities(ops)
     stated = _dictionary(stream, "distributedInfo").get("rank")
     alone = trace.ops["device"].n_unique() == 1

@@ -120,7 +120,8 @@ def test_sizes_of_the_eight_ranks_are_those_of_the_oracle(corpus: Path, make_run
     answers = json.loads((corpus / "oracle_dlrm_collectives.json").read_text())["collectives"]
     run = make_run(corpus / "torch/dlrm_8xV100")
     rows = run.frame(
-        "SELECT rank, op, bytes, end_ns - start_ns AS duration_ns FROM nccl_kernels ORDER BY rank, start_ns"
+        "SELECT rank, op, bytes, end_ns - start_ns AS duration_ns FROM nccl_kernels "
+        "ORDER BY rank, start_ns"
     )
     for rank in RANKS:
         mine = rows.filter(pl.col("rank") == rank).to_dicts()

@@ -1,11 +1,18 @@
 """Frames as text: what `query` and `sql` print."""
 
+import io
+import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from traceq.errors import TraceqError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,18 +45,46 @@ def format_option(command: Command) -> Command:
 
 
 def write_frame(frame: "pl.DataFrame", form: str, output: Path | None) -> None:
-    """Writes rows to stdout or a file in one of `FORMATS`."""
-    if form == "parquet":
-        if output is None and sys.stdout.isatty():
-            message = "parquet is binary: name a file with --output"
-            raise click.UsageError(message)
-        frame.write_parquet(output or sys.stdout.buffer)
+    """Writes rows to stdout or a file in one of `FORMATS`.
+
+    Raises:
+        TraceqError: the file cannot be written.
+    """
+    if form != "parquet":
+        write_text(_TEXT[form](frame) + "\n", output)
         return
-    text = _TEXT[form](frame)
+    if output is None and sys.stdout.isatty():
+        message = "parquet is binary: name a file with --output"
+        raise click.UsageError(message)
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
     if output is None:
-        click.echo(text)
+        sys.stdout.buffer.write(buffer.getvalue())
     else:
-        output.write_text(text + "\n", encoding="utf-8")
+        with _written(output):
+            output.write_bytes(buffer.getvalue())
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Writes text to stdout or a file.
+
+    Raises:
+        TraceqError: the file cannot be written.
+    """
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        with _written(output):
+            output.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _written(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"{output.name}: cannot be written: {error.strerror}"
+        raise TraceqError(message) from error
 
 
 def _as_table(frame: "pl.DataFrame") -> str:
@@ -64,18 +99,36 @@ def _as_table(frame: "pl.DataFrame") -> str:
 
 
 def _as_json(frame: "pl.DataFrame") -> str:
-    import json
+    return json.dumps(_plain(frame.to_dicts()), indent=1, ensure_ascii=False, default=str)
 
-    return json.dumps(frame.to_dicts(), indent=1, ensure_ascii=False, default=str)
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Returns: a value as JSON has it: whole decimals are integers, NaN and infinity are null."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def _as_csv(frame: "pl.DataFrame") -> str:
     import polars as pl
 
-    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
+    odd = [name for name, kind in frame.schema.items() if kind.is_nested() or kind == pl.Binary]
     flat = frame.with_columns(
-        pl.col(name).map_elements(lambda value: " ".join(map(str, value)), return_dtype=pl.String)
-        for name in nested
+        pl.Series(
+            name,
+            [
+                None if each is None else json.dumps(_plain(each), default=str)
+                for each in frame[name].to_list()
+            ],
+            dtype=pl.String,
+        )
+        for name in odd
     )
     return flat.write_csv().removesuffix("\n")
 

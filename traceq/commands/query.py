@@ -62,6 +62,8 @@ def query(
     write_frame(frame, form, output)
     for failure in failures:
         click.echo(f"traceq: {failure}", err=True)
+    if failures:
+        click.get_current_context().exit(2)
 
 
 def _parameter(entry: str) -> tuple[str, str]:

@@ -35,10 +35,12 @@ _OPTIONS = (
         "--rank-map",
         multiple=True,
         metavar="FILE=RANK",
-        help="Rank of a source, by file name. Repeatable.",
+        help="Rank of a source, by its file name or the end of its path. Repeatable.",
     ),
     click.option(
-        "--nranks", type=click.IntRange(1), help="Ranks of the whole job, if no source says."
+        "--nranks",
+        type=click.IntRange(1, 1_000_000),
+        help="Ranks of the whole job, if no source says.",
     ),
     click.option("--p2p-as-comm", is_flag=True, help="Count peer-to-peer copies as communication."),
     click.option("--jobs", type=click.IntRange(1), help="Sources read at once. [default: cores]"),
@@ -84,10 +86,13 @@ def read_options(**flags: Unpack[ReadingFlags]) -> "ReadOptions":
 
 def _mapped(entry: str) -> tuple[str, int]:
     name, _, rank = entry.rpartition("=")
-    if not name or not rank.isdecimal():
-        message = f"--rank-map {entry}: must be FILE=RANK, as in run_a.sqlite=3"
+    if not name or not rank.isdecimal() or len(rank) > _RANK_DIGITS:
+        message = f"--rank-map {Path(entry).name}: must be FILE=RANK, as in run_a.sqlite=3"
         raise ConfigError(message)
-    return Path(name).name, int(rank)
+    return name, int(rank)
+
+
+_RANK_DIGITS = 6
 
 
 @contextmanager
@@ -116,6 +121,9 @@ def opened(
     if any(is_run_file(Path(source)) for source in sources):
         if len(sources) > 1 or save is not None:
             message = "a run file is read alone and is saved already: name nothing else"
+            raise TraceqError(message)
+        if name is not None or (options is not None and options != type(options)()):
+            message = "a run file was read already: options of reading change nothing in it"
             raise TraceqError(message)
         with open_run(sources[0]) as run:
             yield run, []

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from traceq.commands.frames import write_text
 from traceq.commands.reading import ReadingFlags, opened, read_options, reading_options
+from traceq.errors import TraceqError
 
 if TYPE_CHECKING:
     from traceq.report import Report
@@ -57,10 +59,15 @@ def report(
     """
     from traceq.report import build_report
 
+    if output is not None and any(
+        Path(source).absolute() == output.absolute() for source in sources
+    ):
+        message = f"{output.name}: is a source: write the report to another file"
+        raise TraceqError(message)
     options = read_options(**reading)
     with opened(sources, options=options, name=name, save=save, jobs=jobs) as (run, failures):
         built = build_report(run)
-    _write(_rendered(built, form, to_file=output is not None), output)
+    write_text(_rendered(built, form, to_file=output is not None), output)
     for failure in failures:
         click.echo(f"traceq: {failure}", err=True)
     if not built.complete and not allow_incomplete:
@@ -81,13 +88,3 @@ def _rendered(built: "Report", form: str, *, to_file: bool) -> str:
 
     terminal = not to_file and sys.stdout.isatty()
     return table.render(built, color=terminal)
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.FileError(str(output.name), error.strerror or "") from error

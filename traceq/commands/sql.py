@@ -26,3 +26,5 @@ def sql(run: str, statement: str, form: str, output: Path | None) -> None:
     write_frame(frame, form, output)
     for failure in failures:
         click.echo(f"traceq: {failure}", err=True)
+    if failures:
+        click.get_current_context().exit(2)

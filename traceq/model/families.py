@@ -1,7 +1,8 @@
 """The one table of communication kernel families: is a kernel communication, and which operation?
 
-A name is matched without case and only where a family's own prefix or namespace begins, so that
-``reduce_kernel`` or ``vectorized_gather_kernel`` stay compute. From NCCL 2.19 a kernel name does
+A name is matched without case, up to its template arguments and parameters, and only where a
+family's own prefix or namespace begins, so that ``reduce_kernel`` or ``vectorized_gather_kernel``
+stay compute. From NCCL 2.19 a kernel name does
 not tell the algorithm or the protocol that ran, so neither is read from a name of any version.
 
 Source: kernel lists generated from the NCCL tags 2.16 to 2.32; the projects named beside each row.
@@ -37,7 +38,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 FAMILIES: tuple[Family, ...] = (
     Family("nccl", _START + r"nccl(?:Dev|Sym|Symk|SymDev|SymkDev)?Kernel(?:_|\b)"),
-    Family("nccl", _START + r"nccl(?:AllReduce|AllGather|Broadcast|ReduceScatter|Reduce)\w*Kernel"),
+    Family(
+        "nccl",
+        _START + r"nccl(?:AllReduce|AllGather|AllToAll|Broadcast|ReduceScatter|Reduce|SendRecv)"
+        r"\w*Kernel",
+    ),
     Family("nccl", _START + r"oneRankReduce\b"),
     Family("rccl", _START + r"rccl\w*Kernel"),
     Family("msccl", _START + r"msccl(?:pp)?(?:Kernel|::)"),
@@ -90,15 +95,16 @@ def classify(name: str, user_patterns: Sequence[str] = ()) -> Communication | No
     >>> classify("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(T3)") is None
     True
     """
+    head = re.split(r"[<(]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
     for family in FAMILIES:
-        match = family.regex().search(name)
+        match = family.regex().search(head)
         if match:
-            return Communication(family.name, family.op or _op_in(name[match.start() :]))
+            return Communication(family.name, family.op or _op_in(head[match.start() :]))
     if any(_compiled(pattern).search(name) for pattern in user_patterns):
         return Communication("user", _op_in(name))
     return None
 
 
 def _op_in(name: str) -> Op:
-    squeezed = re.split(r"[<(]", name.lower(), maxsplit=1)[0].replace("_", "")
+    squeezed = name.lower().replace("_", "")
     return next((op for word, op in _OPS if word in squeezed), Op.UNKNOWN)

@@ -1,6 +1,7 @@
 """A report as a table for people: the answer first, then its window, coverage and parts."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -23,6 +24,7 @@ _PARTS = (
     ("idle", "idle_ns", "bright_black"),
 )
 _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ROLE_STYLE = {"mixed": "yellow", "comm": "red", "compute": "green"}
 
 
@@ -143,6 +145,7 @@ def _more(count: int, what: str) -> str | None:
 
 
 def _shorten(text: str, most: int) -> str:
+    text = _CONTROL.sub("\ufffd", text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
