@@ -167,7 +167,8 @@ class TestTimes:
             zero = 2000 * k + 1000
             trace.kernel(ALL_REDUCE, zero, zero + length, **collective("allreduce", 64))
         (row,) = build_report(make_run(trace.write(tmp_path / "a.json"))).collectives
-        assert [row[f"duration_ns_{n}"] for n in ("min", "p50", "max")] == [100, 100, 900]
+        spread = [row[f"duration_ns_{n}"] for n in ("min", "p50", "p95", "max")]
+        assert spread == [100, 100, 900, 900]
 
 
 class TestSteps:
@@ -520,6 +521,42 @@ class TestCpuRun:
             ("compute", 3),
         ]
         assert comm(run, "op", "bytes", "group_size") == [("all_reduce", 400, 2)]
+
+
+class TestDoctor:
+    """What a trace can answer."""
+
+    @staticmethod
+    def verdicts(path: Path) -> dict[str, str]:
+        (source,) = json.loads(traceq("doctor", path, "--format", "json").stdout)
+        return {answer["question"]: answer["verdict"] for answer in source["answers"]}
+
+    def test_a_good_trace(self, tmp_path: Path) -> None:
+        trace = TorchTrace().annotation("ProfilerStep#1", 800, 1500).kernel(GEMM, 1000, 1100)
+        trace.kernel(ALL_REDUCE, 1200, 1300, **collective("allreduce", 64))
+        assert set(self.verdicts(trace.write(tmp_path / "a.json")).values()) == {"yes"}
+
+    def test_a_poor_trace(self, tmp_path: Path) -> None:
+        trace = TorchTrace(rank=None, gpu=None, base_ns=None).kernel(ALL_REDUCE, 1000, 1100)
+        path = tmp_path / "a.json"
+        path.write_text(trace.text().removesuffix("}"))
+        assert self.verdicts(path) == {
+            "Is anything missing?": "partly",
+            "What ran on the GPU?": "yes",
+            "Where are the training steps?": "no",
+            "How large are the messages?": "no",
+            "Which GPU model?": "no",
+            "Which rank is it?": "no",
+            "Can it be laid beside other files in time?": "partly",
+        }
+
+    def test_a_trace_of_the_host_alone(self, tmp_path: Path) -> None:
+        path = TorchTrace().operator("aten::mm", 0, 9).write(tmp_path / "a.json")
+        assert self.verdicts(path)["What ran on the GPU?"] == "no"
+
+    def test_a_trace_whose_graphs_are_hidden(self, tmp_path: Path) -> None:
+        trace = TorchTrace().kernel(GEMM, 1000, 1100).call("cudaGraphLaunch", 2000, 99)
+        assert self.verdicts(trace.write(tmp_path / "a.json"))["What ran on the GPU?"] == "partly"
 
 
 def test_no_host_or_path_of_a_trace_is_kept(tmp_path: Path, make_run: RunMaker) -> None:

@@ -13,7 +13,7 @@ from traceq.errors import TraceqError
 EPILOG = """\
 \b
 Examples:
-  traceq report run.sqlite
+  traceq report traces/
   traceq doctor run.sqlite
 """
 
@@ -26,8 +26,8 @@ Examples:
 def cli() -> None:
     """Where the time of a multi-GPU training run goes.
 
-    traceq reads Nsight Systems SQLite exports and says how much of each rank's time is
-    communication, how much of it is hidden behind compute, and what the capture cannot tell.
+    traceq reads Nsight Systems exports and torch.profiler traces, and says how much of each rank's
+    time is communication, how much of that is hidden behind compute, and what cannot be told.
     """
 
 

@@ -233,6 +233,7 @@ def _collectives(run: Run) -> list[Row]:
                count(*) AS count, quantile_disc(bytes, 0.5) AS bytes_p50,
                min(end_ns - start_ns) AS duration_ns_min,
                quantile_disc(end_ns - start_ns, 0.5) AS duration_ns_p50,
+               quantile_disc(end_ns - start_ns, 0.95) AS duration_ns_p95,
                max(end_ns - start_ns) AS duration_ns_max
         FROM nccl_kernels
         GROUP BY op, group_size, link, bucket_bytes

@@ -10,8 +10,9 @@ from traceq.model.reasons import Diagnostic, Severity
 from traceq.model.units import time_text
 
 _LISTED = 3
-_CUT_HINT = "record a shorter window, and let the profiler finish writing before the job ends"
-_ARGS_HINT = "record with torch 2.2 or newer and record_shapes=True"
+CUT_HINT = "record a shorter window, and let the profiler finish writing before the job ends"
+STEPS_HINT = "call profiler.step() after each step, or name the ranges with --step-pattern"
+ARGS_HINT = "record with torch 2.2 or newer and record_shapes=True"
 
 
 def nothing_to_measure(label: str, stream: EventStream, columns: Columns) -> SourceError:
@@ -46,7 +47,7 @@ def _about_damage(stream: EventStream) -> list[Diagnostic]:
     if stream.blocks.damage is not None or not stream.closed:
         fact = stream.blocks.damage or "it ends before its last bracket"
         message = f"the trace is cut short ({fact}): every event before the cut was kept"
-        found.append(Diagnostic("truncated", Severity.ERROR, message, _CUT_HINT))
+        found.append(Diagnostic("truncated", Severity.ERROR, message, CUT_HINT))
     if stream.lost:
         where = f"the first at byte {stream.first_loss:,} of the plain trace"
         message = f"{stream.lost} events cannot be read, {where}"
@@ -86,11 +87,11 @@ def _about_collectives(trace: Assembled) -> list[Diagnostic]:
         of = len(trace.described)
         message = f"message sizes of {unsized} of {of} communication operations are unknown"
         found.append(
-            Diagnostic("size_unknown", Severity.WARNING, message, _ARGS_HINT, count=unsized)
+            Diagnostic("size_unknown", Severity.WARNING, message, ARGS_HINT, count=unsized)
         )
     if trace.assumed_group:
         message = "the trace names no process groups: its collectives are taken to be of all ranks"
-        found.append(Diagnostic("group_assumed", Severity.INFO, message, _ARGS_HINT))
+        found.append(Diagnostic("group_assumed", Severity.INFO, message, ARGS_HINT))
     return found
 
 
@@ -107,8 +108,7 @@ def _about_launches(trace: Assembled, *, has_steps: bool) -> list[Diagnostic]:
         )
     if not has_steps:
         message = "no training steps are marked: the report covers the whole capture"
-        hint = "call profiler.step() after each step, or name the ranges with --step-pattern"
-        found.append(Diagnostic("no_steps", Severity.INFO, message, hint))
+        found.append(Diagnostic("no_steps", Severity.INFO, message, STEPS_HINT))
     if trace.unlinked:
         message = (
             f"{trace.unlinked} of {trace.ops.height} device operations have no API call in the "

@@ -50,14 +50,7 @@ def read_torch(
     Raises:
         SourceError: it is no trace, or nothing in it can be measured.
     """
-    stream, columns = _read_events(path, compression, on_share)
-    if not stream.found_events:
-        fact = stream.blocks.damage or "it has no array of events"
-        message = f"{label}: not a torch.profiler trace that can be read: {fact}: record it again"
-        raise SourceError(message)
-    info = _dictionary(stream, "distributedInfo")
-    context = Context(columns, columns.names.texts(), collectives.Groups(info), options)
-    trace = assemble(context)
+    stream, columns, trace = assemble_file(path, label, compression, options, on_share)
     if trace is None:
         raise notes.nothing_to_measure(label, stream, columns)
     devices = trace.ops["device"].unique().sort().to_list()
@@ -84,6 +77,27 @@ def read_torch(
     )
 
 
+def assemble_file(
+    path: Path,
+    label: str,
+    compression: str | None,
+    options: ReadOptions,
+    on_share: Callable[[float], None] | None = None,
+) -> tuple[EventStream, Columns, Assembled | None]:
+    """Returns: a trace read to its end, its columns, and it as one rank when it can be measured.
+
+    Raises:
+        SourceError: it is no trace.
+    """
+    stream, columns = _read_events(path, compression, on_share)
+    if not stream.found_events:
+        fact = stream.blocks.damage or "it has no array of events"
+        message = f"{label}: not a torch.profiler trace that can be read: {fact}: record it again"
+        raise SourceError(message)
+    groups = collectives.Groups(dictionary(stream, "distributedInfo"))
+    return stream, columns, assemble(Context(columns, columns.names.texts(), groups, options))
+
+
 def _read_events(
     path: Path, compression: str | None, on_share: Callable[[float], None] | None
 ) -> tuple[EventStream, Columns]:
@@ -97,7 +111,8 @@ def _read_events(
     return stream, columns
 
 
-def _dictionary(stream: EventStream, key: str) -> dict[str, Any]:
+def dictionary(stream: EventStream, key: str) -> dict[str, Any]:
+    """Returns: a top-level object of a trace, empty when it has none."""
     value = stream.metadata.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -111,7 +126,7 @@ def _rank(
 ) -> RankTable:
     hidden = Hidden(pl.DataFrame(schema=SPAN_SCHEMA), everywhere=trace.lost_graphs > 0)
     busy = activities(ops)
-    stated = _dictionary(stream, "distributedInfo").get("rank")
+    stated = dictionary(stream, "distributedInfo").get("rank")
     alone = trace.ops["device"].n_unique() == 1
     known = alone and isinstance(stated, int) and not isinstance(stated, bool)
     pid = max(columns.pids, key=columns.pids.__getitem__, default=b"")
@@ -119,7 +134,7 @@ def _rank(
         pid=int(pid) if pid.isdigit() else None,
         device=device,
         device_kind=trace.device_kind,
-        gpu_name=_gpu_name(stream, device),
+        gpu_name=gpu_name(stream, device),
         rank=stated if known else None,
         rank_source="torch" if known else None,
         local_rank=None,
@@ -129,7 +144,8 @@ def _rank(
     )
 
 
-def _gpu_name(stream: EventStream, device: int | None) -> str | None:
+def gpu_name(stream: EventStream, device: int | None) -> str | None:
+    """Returns: the model of a device, None when the trace does not tell it."""
     properties = stream.metadata.get("deviceProperties")
     for each in properties if isinstance(properties, list) else []:
         if isinstance(each, dict) and each.get("id") == device and each.get("name"):
@@ -140,7 +156,7 @@ def _gpu_name(stream: EventStream, device: int | None) -> str | None:
 def _facts(label: str, stream: EventStream, trace: Assembled, first_ns: int) -> SourceFacts:
     version = stream.metadata.get("schemaVersion")
     host = stream.metadata.get("host_name")
-    world = _dictionary(stream, "distributedInfo").get("world_size")
+    world = dictionary(stream, "distributedInfo").get("world_size")
     base = stream.metadata.get("baseTimeNanoseconds")
     origin = 0 if first_ns > _UTC_ALREADY_NS else base if isinstance(base, int) else None
     return SourceFacts(

@@ -53,9 +53,9 @@ def report(
 ) -> None:
     """Reads SOURCES and reports where each rank's time goes.
 
-    SOURCES are Nsight Systems SQLite exports (plain, gzip or zstd), reports that nsys can export,
-    folders or patterns of them, or one saved run file. Exit status: 0 judged, 2 could not be
-    judged: a source could not be read or is incomplete.
+    SOURCES are torch.profiler traces, Nsight Systems SQLite exports (each plain, gzip or zstd),
+    reports that nsys can export, folders or patterns of them, or one saved run file. Exit status: 0
+    judged, 2 could not be judged: a source could not be read or is incomplete.
     """
     from traceq.report import build_report
 

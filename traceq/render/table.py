@@ -213,10 +213,11 @@ def _steps(report: Report) -> RenderableType:
 
 def _collectives(report: Report) -> RenderableType:
     table = _table(
-        *("<operation", "ranks", "count", "size", "shortest", "median", "longest", "busbw"),
+        *("<operation", "ranks", "count", "size", "shortest", "median", "p95", "longest"),
+        "busbw",
     )
     for row in report.collectives[:_MOST_ROWS]:
-        durations = (time_text(row[f"duration_ns_{name}"]) for name in ("min", "p50", "max"))
+        durations = (time_text(row[f"duration_ns_{name}"]) for name in ("min", "p50", "p95", "max"))
         size = size_text(row["bytes_p50"])
         group = str(row["group_size"] or UNKNOWN)
         table.add_row(row["op"], group, f"{row['count']:,}", size, *durations, UNKNOWN)
