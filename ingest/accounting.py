@@ -14,17 +14,6 @@ import numpy.typing as npt
 
 Times = npt.NDArray[np.int64]
 
-PARTS = (
-    "window_ns",
-    "compute_ns",
-    "comm_ns",
-    "overlap_ns",
-    "exposed_comm_ns",
-    "copy_ns",
-    "exposed_copy_ns",
-    "idle_ns",
-)
-
 
 class Intervals(NamedTuple):
     """Starts and ends [ns] of half-open intervals, shape (n,) each."""

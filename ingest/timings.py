@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from traceq.ingest.accounting import PARTS, Intervals, Union, account
+from traceq.ingest.accounting import Intervals, Union, account
+from traceq.model.timing import PARTS, RATIOS
 
 TIMINGS_SCHEMA = pl.Schema(
     {
@@ -14,9 +15,7 @@ TIMINGS_SCHEMA = pl.Schema(
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
         **dict.fromkeys(PARTS, pl.Int64),
-        "comm_fraction": pl.Float64,
-        "exposed_comm_fraction": pl.Float64,
-        "overlap_ratio": pl.Float64,
+        **dict.fromkeys(RATIOS, pl.Float64),
         "transfer_overlap_ratio": pl.Float64,
         "reason": pl.String,
     }

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceq.ingest.accounting import PARTS, Intervals, Union, account
+from traceq.ingest.accounting import Intervals, Union, account
+from traceq.model.timing import PARTS
 
 Spans = list[tuple[int, int]]
 

@@ -7,24 +7,14 @@ from typing import Any
 import polars as pl
 
 from traceq.model.reasons import REASONS
+from traceq.model.timing import PARTS, RATIOS
 from traceq.query import run_query
 from traceq.runfile import Run
 
 SCHEMA = "traceq.report/1"
 MIN_STEPS = 3
 _MOST_MISSING = 1000
-_PARTS = (
-    "window_ns",
-    "compute_ns",
-    "comm_ns",
-    "overlap_ns",
-    "exposed_comm_ns",
-    "copy_ns",
-    "exposed_copy_ns",
-    "idle_ns",
-)
-_RATIOS = ("comm_fraction", "exposed_comm_fraction", "overlap_ratio")
-_TIMING_COLUMNS = (*_PARTS, *_RATIOS, "transfer_overlap_ratio", "reason")
+_TIMING_COLUMNS = (*PARTS, *RATIOS, "transfer_overlap_ratio", "reason")
 
 Row = dict[str, Any]
 
@@ -149,7 +139,7 @@ def _missing(world: int, present: list[int]) -> list[int]:
 def _metrics(
     total: Row, steps: pl.DataFrame, ranks: pl.DataFrame
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    metrics: dict[str, Any] = {name: total[name] for name in (*_PARTS, *_RATIOS)}
+    metrics: dict[str, Any] = {name: total[name] for name in (*PARTS, *RATIOS)}
     cause = total["reason"]
     reasons = {name: cause for name in metrics if metrics[name] is None and cause}
     if total["comm_ns"] == 0:
@@ -178,7 +168,7 @@ def _no_bandwidth(collectives: list[Row]) -> str:
 
 def _spread(by_rank: pl.DataFrame) -> dict[str, Row]:
     spread = {}
-    for name in (*_PARTS, *_RATIOS):
+    for name in (*PARTS, *RATIOS):
         known = by_rank.drop_nulls(name).sort(name, "rank")
         if known.is_empty():
             continue

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from traceq.ingest.notes import launch_unknown, no_steps
 from traceq.ingest.nsys import host
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.identity import Identity
@@ -147,9 +148,7 @@ def _about_sizes(identity: Identity, capture: "Capture") -> list[Diagnostic]:
 
 def _about_steps(capture: "Capture") -> list[Diagnostic]:
     if capture.steps.is_empty():
-        message = "no training steps are marked: the report covers the whole capture"
-        hint = MARK_STEPS
-        return [Diagnostic("no_steps", Severity.INFO, message, hint)]
+        return [no_steps(MARK_STEPS)]
     if capture.ranges.unfinished:
         count = capture.ranges.unfinished
         message = f"{count} ranges of steps or NCCL calls never ended and are left out"
@@ -165,14 +164,8 @@ def _about_records(capture: "Capture") -> list[Diagnostic]:
             Diagnostic("ops_skipped", Severity.WARNING, message, None, count=capture.skipped)
         )
     if capture.unlinked:
-        message = (
-            f"{capture.unlinked} of {capture.ops.height} device operations have no API call in the "
-            "capture: they count, but belong to no step"
-        )
         hint = "they were launched before the capture began, or CUDA API tracing was off"
-        found.append(
-            Diagnostic("launch_unknown", Severity.INFO, message, hint, count=capture.unlinked)
-        )
+        found.append(launch_unknown(capture.unlinked, capture.ops.height, hint))
     return found
 
 

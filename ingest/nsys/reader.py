@@ -10,11 +10,11 @@ from traceq.config import ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.launches import link_launches
 from traceq.ingest.nsys import activity, host, notes
+from traceq.ingest.nsys.classing import classed, named_by_launch
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.identity import Identity
 from traceq.ingest.steps import any_step, find_steps, step_of_launch
 from traceq.ingest.tables import (
-    CLASS,
     COLLECTIVE_SCHEMA,
     COMM_SCHEMA,
     NAMES_SCHEMA,
@@ -129,10 +129,10 @@ def read_capture(export: Export, options: ReadOptions, threads: int) -> Capture:
     ops = _link(device.frame, calls)
     graphs = _link(graphs, calls).drop("by_nccl")
     ops = _follow_graph_nodes(ops, host.read_node_origins(export), ranges.named)
-    names = _by_launch(names, ops)
+    names = named_by_launch(names, ops)
     keys = _keys(ops, graphs)
     steps = find_steps(_of_workers(ranges.named, calls, keys), options.step_pattern)
-    ops = _classed(ops, names, keys, p2p_as_comm=options.p2p_as_comm)
+    ops = classed(ops, names, keys, p2p_as_comm=options.p2p_as_comm)
     return Capture(
         ops=_in_steps(ops, steps),
         keys=keys,
@@ -172,27 +172,6 @@ def _follow_graph_nodes(
     ).with_columns(by_nccl=pl.col("by_nccl") | pl.col("captured_by_nccl").fill_null(value=False))
 
 
-def _by_launch(names: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
-    """Classes a kernel as communication, whatever its name, when NCCL made all its known launches.
-
-    So a renamed kernel does not vanish, not even where its call came before the capture began.
-    """
-    launched = (
-        ops.filter((pl.col("name_key") >= 0) & pl.col("launch_ns").is_not_null())
-        .group_by("name_key")
-        .agg(pl.col("by_nccl").all())
-        .filter("by_nccl")["name_key"]
-    )
-    renamed = pl.col("name_key").is_in(launched.implode()) & (
-        pl.col("class").fill_null("compute") == "compute"
-    )
-    return names.with_columns(
-        pl.when(renamed).then(pl.lit("comm", CLASS)).otherwise("class").alias("class"),
-        pl.when(renamed).then(pl.lit("nccl")).otherwise("family").alias("family"),
-        pl.when(renamed).then(pl.lit("unknown")).otherwise("op").alias("op"),
-    )
-
-
 def _of_workers(ranges: pl.DataFrame, calls: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """Returns: the ranges that can mark steps: of threads that call CUDA in processes that work.
 
@@ -208,33 +187,6 @@ def _of_workers(ranges: pl.DataFrame, calls: pl.DataFrame, keys: pl.DataFrame) -
 def _keys(ops: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
     pairs = pl.concat([frame.select("process", "device").unique() for frame in (ops, graphs)])
     return pairs.unique().sort("process", "device").with_row_index("key").cast({"key": pl.Int32})
-
-
-def _classed(
-    ops: pl.DataFrame, names: pl.DataFrame, keys: pl.DataFrame, *, p2p_as_comm: bool
-) -> pl.DataFrame:
-    is_kernel = pl.col("name_key") >= 0
-    between_devices = pl.col("copy_kind").is_in(activity.DEVICE_TO_DEVICE)
-    carries = pl.col("by_nccl") & (is_kernel | between_devices)
-    if p2p_as_comm:
-        carries |= pl.col("copy_kind") == activity.PEER_COPY
-    return (
-        ops.join(
-            names.select("name_key", "local_id", "class"),
-            on="name_key",
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
-        .join(keys, on=["process", "device"], how="left", maintain_order="left")
-        .with_columns(
-            pl.when(carries.fill_null(value=False))
-            .then(pl.lit("comm", CLASS))
-            .otherwise("class")
-            .alias("class")
-        )
-        .drop("name_key", "copy_kind", "by_nccl", "graph_node")
-    )
 
 
 def _in_steps(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

@@ -36,39 +36,35 @@ _KINDS = {
 DEVICE_KINDS = ("kernel", "copy", "set")
 
 
-class DeviceArgs(msgspec.Struct, gc=False):
-    """Arguments of a device operation; the last ones describe the collective it belongs to."""
+class CollectiveArgs(msgspec.Struct, gc=False):
+    """What a record says of the collective that it belongs to."""
+
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    dtype: Any = None
+    group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    group_description: Any = msgspec.field(default=None, name="Process Group Description")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    seq: Any = msgspec.field(default=None, name="Seq")
+
+
+class DeviceArgs(CollectiveArgs, gc=False):
+    """Arguments of a device operation."""
 
     device: Any = None
     context: Any = None
     stream: Any = None
     correlation: Any = None
     bytes: Any = None
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
-    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    dtype: Any = None
-    group_name: Any = msgspec.field(default=None, name="Process Group Name")
-    group_description: Any = msgspec.field(default=None, name="Process Group Description")
-    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    seq: Any = msgspec.field(default=None, name="Seq")
 
 
-class RangeArgs(msgspec.Struct, gc=False):
-    """Arguments of an annotation or operator: what tensors went in, and the collective's own."""
+class RangeArgs(CollectiveArgs, gc=False):
+    """Arguments of an annotation or operator, with the tensors that went in."""
 
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
-    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    dtype: Any = None
-    group_name: Any = msgspec.field(default=None, name="Process Group Name")
-    group_description: Any = msgspec.field(default=None, name="Process Group Description")
-    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    seq: Any = msgspec.field(default=None, name="Seq")
 
 
 class CallArgs(msgspec.Struct, gc=False):
@@ -77,10 +73,7 @@ class CallArgs(msgspec.Struct, gc=False):
     correlation: Any = None
 
 
-COLLECTIVE_FIELDS = (
-    "collective", "in_elements", "out_elements", "group_size", "dtype", "group_name",
-    "group_description", "group_ranks", "seq",
-)  # fmt: skip
+COLLECTIVE_FIELDS = CollectiveArgs.__struct_fields__
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 import polars as pl
 
 from traceq.errors import SourceError
+from traceq.ingest.notes import launch_unknown, no_steps
 from traceq.ingest.torch_profiler.columns import Columns
 from traceq.ingest.torch_profiler.context import Assembled
 from traceq.ingest.torch_profiler.stream import EventStream
@@ -107,15 +108,8 @@ def _about_launches(trace: Assembled, *, has_steps: bool) -> list[Diagnostic]:
             Diagnostic("graph_hidden", Severity.ERROR, message, hint, count=trace.lost_graphs)
         )
     if not has_steps:
-        message = "no training steps are marked: the report covers the whole capture"
-        found.append(Diagnostic("no_steps", Severity.INFO, message, STEPS_HINT))
+        found.append(no_steps(STEPS_HINT))
     if trace.unlinked:
-        message = (
-            f"{trace.unlinked} of {trace.ops.height} device operations have no API call in the "
-            "capture: they count, but belong to no step"
-        )
         hint = "they were launched before the capture began"
-        found.append(
-            Diagnostic("launch_unknown", Severity.INFO, message, hint, count=trace.unlinked)
-        )
+        found.append(launch_unknown(trace.unlinked, trace.ops.height, hint))
     return found

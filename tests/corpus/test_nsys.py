@@ -13,6 +13,7 @@ from tests.conftest import RunMaker
 from tests.test_bad_input import traceq
 from traceq.errors import SourceError
 from traceq.model.families import classify
+from traceq.model.timing import PARTS
 from traceq.query import run_query
 from traceq.render import json as as_json
 from traceq.render import table as as_table
@@ -20,10 +21,6 @@ from traceq.report import build_report
 from traceq.runfile import Run
 
 CANARY = "s3cr3t-canary-value"
-PARTS = (
-    "window_ns", "compute_ns", "comm_ns", "overlap_ns", "exposed_comm_ns", "copy_ns",
-    "exposed_copy_ns", "idle_ns",
-)  # fmt: skip
 BEFORE = "nsys/h100x2_sendrecv_before_nsys2026.2.1.sqlite"
 # The sources of the corpus, so that each is a test of its own; a test holds the list complete.
 WITH_GPU_WORK = (

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from tests.conftest import RunMaker
-from tests.corpus.test_nsys import PARTS
 from tests.test_bad_input import traceq
+from traceq.model.timing import PARTS
 from traceq.query import run_query
 from traceq.report import build_report
 from traceq.runfile import Run
