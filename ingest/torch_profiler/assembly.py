@@ -62,9 +62,8 @@ def host_ranges(context: Context) -> pl.DataFrame:
 
 
 def _gpu(context: Context, device: pl.DataFrame, steps: pl.DataFrame) -> Assembled | None:
-    device = context.with_names(device)
     why = impossible(device, longest_ns(context))
-    quarantined = device.with_columns(why).filter(pl.col("why").is_not_null())
+    quarantined = context.with_names(device.with_columns(why).drop_nulls("why"))
     ops = device.filter(why.is_null())
     if ops.is_empty():
         return None
@@ -76,9 +75,9 @@ def _gpu(context: Context, device: pl.DataFrame, steps: pl.DataFrame) -> Assembl
     used = launches.join(ops.select("correlation"), on="correlation", how="semi")
     return Assembled(
         ops=ops.select(
-            pl.coalesce("device", "device_pid", pl.lit(0)).alias("device"),
+            "device",
             "context",
-            pl.coalesce("stream", "stream_tid", pl.lit(0)).alias("stream"),
+            "stream",
             "start_ns",
             (pl.col("start_ns") + pl.col("length_ns")).alias("end_ns"),
             "local_id",
@@ -115,36 +114,34 @@ def _calls(context: Context) -> pl.DataFrame:
 
 def _classed(ops: pl.DataFrame, context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns: the table of names, and the operations with local_id and class."""
-    ops = ops.with_columns(
-        is_kernel=pl.col("kind") == "kernel", carries=pl.col("collective").is_not_null()
-    )
-    distinct = ops.group_by("is_kernel", "kind", "text", maintain_order=True).agg(
-        pl.col("carries").any()
+    distinct = ops.group_by("kind", "name", maintain_order=True).agg(
+        pl.col("collective").is_not_null().any()
     )
     rows: list[tuple[Any, ...]] = []
     numbers: list[int] = []
     seen: dict[tuple[Any, ...], int] = {}
-    for is_kernel, kind, text, carries in distinct.iter_rows():
+    for kind, number, carries in distinct.iter_rows():
+        text = context.names[number]
         row = (
             _kernel_row(text, carries, context.options.comm_patterns)
-            if is_kernel
+            if kind == "kernel"
             else _copy_row(kind, text)
         )
-        number = seen.setdefault(row, len(seen))
-        if number == len(rows):
-            rows.append((number, *row))
-        numbers.append(number)
+        local_id = seen.setdefault(row, len(seen))
+        if local_id == len(rows):
+            rows.append((local_id, *row))
+        numbers.append(local_id)
     names = pl.DataFrame(rows, schema=NAMES_SCHEMA, orient="row")
     keyed = distinct.with_columns(local_id=pl.Series(numbers, dtype=pl.Int32)).join(
-        names.select("local_id", "name", "class"), on="local_id"
+        names.select("local_id", "class", called="name"), on="local_id"
     )
     if context.options.p2p_as_comm:
-        is_peer = pl.col("name") == "memcpy PtoP"
+        is_peer = pl.col("called") == "memcpy PtoP"
         keyed = keyed.with_columns(
             pl.when(is_peer).then(pl.lit("comm", CLASS)).otherwise("class").alias("class")
         )
-    keyed = keyed.select("kind", "text", "local_id", "class")
-    return names, ops.join(keyed, on=["kind", "text"], how="left", maintain_order="left")
+    keyed = keyed.select("kind", "name", "local_id", "class")
+    return names, ops.join(keyed, on=["kind", "name"], how="left", maintain_order="left")
 
 
 def _kernel_row(text: str, carries: bool, user: Sequence[str]) -> tuple[Any, ...]:

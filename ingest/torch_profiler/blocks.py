@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -70,6 +71,15 @@ class Blocks:
         if self._compression == "gzip":
             return zlib.decompressobj(_GZIP_WINDOW)
         return zstandard.ZstdDecompressor().decompressobj()
+
+
+def ahead(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields: the same blocks, the next one made on a thread while the last one is used."""
+    with ThreadPoolExecutor(1) as beside:
+        following = beside.submit(next, blocks, None)
+        while (block := following.result()) is not None:
+            following = beside.submit(next, blocks, None)
+            yield block
 
 
 def _decompress(stream: _Stream, packed: bytes) -> tuple[bytes, Exception | None]:

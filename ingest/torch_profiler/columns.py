@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from traceq.ingest.torch_profiler.stream import Event, text_of
+from traceq.ingest.torch_profiler.stream import Event, repair, text_of
 
 _LARGEST = 2**63 - 1
 _DECIMAL = pl.Decimal(38, 9)
@@ -34,6 +34,7 @@ _KINDS = {
     "trace": "trace",
 }
 DEVICE_KINDS = ("kernel", "copy", "set")
+KIND = pl.Enum(DEVICE_KINDS)
 
 
 class CollectiveArgs(msgspec.Struct, gc=False):
@@ -84,8 +85,10 @@ class Numbers:
 
     def of(self, raws: Iterable[msgspec.Raw]) -> list[int]:
         """Returns: the number of each raw value."""
-        ids = self.ids
-        return [ids.setdefault(bytes(raw), len(ids)) for raw in raws]
+        keys = list(map(bytes, raws))
+        for key in dict.fromkeys(keys):
+            self.ids.setdefault(key, len(self.ids))
+        return list(map(self.ids.__getitem__, keys))
 
     def texts(self) -> list[str]:
         """Returns: the texts, by number."""
@@ -137,12 +140,12 @@ class Columns:
         return pl.concat(frames, how="diagonal") if frames else None
 
     def _timed(self, events: list[Event]) -> dict[str, pl.Series | list[int]]:
-        start = nanoseconds([e.ts for e in events])
+        times = nanoseconds([e.ts for e in events] + [e.dur for e in events])
         return {
-            "start_ns": start,
-            "length_ns": nanoseconds([e.dur for e in events]),
-            "name": pl.Series(self.names.of(e.name for e in events), dtype=pl.Int32),
-            "thread": pl.Series(self.threads.of(e.tid for e in events), dtype=pl.Int32),
+            "start_ns": times.head(len(events)),
+            "length_ns": times.tail(len(events)),
+            "name": pl.Series(self.names.of([e.name for e in events]), dtype=pl.Int32),
+            "thread": pl.Series(self.threads.of([e.tid for e in events]), dtype=pl.Int32),
         }
 
     def _add_device(self, kind: str, events: list[Event]) -> None:
@@ -159,12 +162,10 @@ class Columns:
         frame = pl.DataFrame(
             {
                 **self._timed(events),
-                "kind": pl.repeat(kind, len(events), dtype=pl.String, eager=True),
-                "device": integers([a.device for a in arguments]),
-                "device_pid": integers([_as_integer(e.pid) for e in events]),
+                "kind": pl.repeat(kind, len(events), dtype=KIND, eager=True),
+                "device": _or_else([a.device for a in arguments], [e.pid for e in events]),
                 "context": integers([a.context for a in arguments]),
-                "stream": integers([a.stream for a in arguments]),
-                "stream_tid": integers([_as_integer(e.tid) for e in events]),
+                "stream": _or_else([a.stream for a in arguments], [e.tid for e in events]),
                 "correlation": integers([a.correlation for a in arguments]),
                 "bytes": integers([a.bytes for a in arguments]),
                 "collective": index,
@@ -205,23 +206,29 @@ def _describes_collective(name: bytes) -> bool:
 
 def decoded(events: list[Event], shape: type[Any]) -> list[Any]:
     """Returns: the arguments of events in a shape; what does not decode is left at defaults."""
-    decoder = msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]
-    raws = [bytes(e.args) if bytes(e.args) != b"null" else b"{}" for e in events]
+    decoder = msgspec.json.Decoder(list[shape | None])  # type: ignore[valid-type]
+    raws = [e.args for e in events]
     try:
-        return decoder.decode(b"[" + b",".join(raws) + b"]")
+        return [each or shape() for each in decoder.decode(b"[" + b",".join(raws) + b"]")]
     except msgspec.MsgspecError:
-        return [_decoded_alone(raw, shape) for raw in raws]
+        return [_decoded_alone(bytes(raw), shape) for raw in raws]
 
 
 def _decoded_alone(raw: bytes, shape: type[Any]) -> Any:  # noqa: ANN401
-    from traceq.ingest.torch_profiler.stream import repair  # noqa: PLC0415
-
     for text in (raw, repair(raw)):
         try:
             return msgspec.json.decode(text, type=shape)
         except msgspec.MsgspecError:
             continue
     return shape()
+
+
+def _or_else(values: list[Any], raws: list[msgspec.Raw]) -> pl.Series:
+    """Returns: whole numbers; a missing one is the id that its row stands under, else 0."""
+    numbers = integers(values)
+    if numbers.null_count():
+        numbers = numbers.zip_with(numbers.is_not_null(), integers([_as_integer(r) for r in raws]))
+    return numbers.fill_null(0)
 
 
 def _as_integer(raw: msgspec.Raw) -> int | None:

@@ -24,7 +24,7 @@ def describe(
     comm = ops.with_row_index("row").filter(pl.col("class") == "comm")
     around = _around(comm, context)
     ops_by_name = dict(names.select("local_id", "op").iter_rows())
-    streams = comm.select(pl.coalesce("stream", "stream_tid").n_unique()).item()
+    streams = comm["stream"].n_unique()
     default = context.groups.default() if context.groups.only_one and streams == 1 else None
     described: list[Described] = []
     assumed = False

@@ -9,11 +9,12 @@ is kept, every other is counted with its place.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from traceq.ingest.torch_profiler.blocks import Blocks
+from traceq.ingest.torch_profiler.blocks import Blocks, ahead
 
 PIECE_BYTES = 8 << 20
 _EVENT_BYTES = 1 << 20  # no event is longer
@@ -70,7 +71,7 @@ class EventStream:
     _offset: int = 0
 
     def __iter__(self) -> Iterator[list[Event]]:
-        source = iter(self.blocks)
+        source = ahead(iter(self.blocks))
         bare = self._read_header(source)
         if not self.found_events:
             return
@@ -84,10 +85,11 @@ class EventStream:
                 yield batch
             if ended:
                 break
-        if not ended:
-            batch, ended = self._walk(final=True)
-            if batch:
-                yield batch
+        for rest in (self._next_batch, partial(self._walk, final=True)):
+            if not ended:
+                batch, ended = rest()
+                if batch:
+                    yield batch
         if ended:
             self._buffer += b"".join(source)
         self._read_tail(bare=bare, ended=ended)
