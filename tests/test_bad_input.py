@@ -286,6 +286,14 @@ def test_a_report_that_is_not_exported_names_the_exact_command(
     )
 
 
+def test_a_file_in_write_ahead_format_leaves_nothing_beside_it(good: Path) -> None:
+    with closing(sqlite3.connect(good)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    before = fingerprint(good)
+    assert traceq("report", good).returncode == 0
+    assert fingerprint(good) == before
+
+
 def test_a_good_file_is_left_as_it_was(good: Path, tmp_path: Path) -> None:
     before = fingerprint(good)
     assert traceq("report", good).returncode == 0

@@ -56,6 +56,11 @@ def test_only_one_select_on_the_file_itself_is_allowed(sample_run: Run, statemen
         sample_run.frame(statement)
 
 
+def test_the_settings_of_an_open_run_file_are_locked(sample_run: Run) -> None:
+    with pytest.raises(duckdb.Error, match="configuration has been locked"):
+        sample_run._connection.execute("SET threads = 1")
+
+
 def test_an_error_of_duckdb_is_one_line_without_paths(sample_run: Run) -> None:
     with pytest.raises(QueryError) as caught:
         sample_run.frame("SELECT * FROM read_csv('/etc/passwd')")

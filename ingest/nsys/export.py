@@ -7,7 +7,6 @@ is opened immutable, so that neither a lock nor a journal is ever left beside it
 
 import os
 import sqlite3
-import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +21,11 @@ import adbc_driver_sqlite.dbapi
 import polars as pl
 
 from traceq.errors import SourceError
+from traceq.ingest.nsys.preflight import refuse_unfinished
 from traceq.model.reasons import REEXPORT
 
 CHUNK_ROWS = 500_000
 _MOST_CHUNKS = 10_000
-_HEADER_BYTES = 100
-_WAL_FORMAT = 2
-_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _SIGNS_OF_NSYS = (
     "CUPTI_ACTIVITY_KIND_",
     "TARGET_INFO_",
@@ -58,7 +55,7 @@ class Export:
         self._rows_expected = 0
         path = Path(os.path.realpath(path))
         self._uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
-        _refuse_unfinished(path, label)
+        refuse_unfinished(path, label)
         self._tables = self._read_schema()
         if not any(name.startswith(_SIGNS_OF_NSYS) for name in self._tables):
             message = (
@@ -211,60 +208,3 @@ class Export:
     def _damaged(self, error: Exception) -> SourceError:
         known = next((fact for fact in _FACTS if fact in str(error)), "its tables cannot be read")
         return SourceError(f"{self.label}: damaged: {known}: copy or export it again")
-
-
-def _refuse_unfinished(path: Path, label: str) -> None:
-    """Refuses a file that a plain read would misread: cut short, or still being written."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES:
-        message = (
-            f"{label}: cut short at {len(header)} bytes, inside the header: copy or export it again"
-        )
-        raise SourceError(message)
-    page = struct.unpack_from(">H", header, 16)[0]
-    page_bytes = 65536 if page == 1 else page
-    changes, pages = struct.unpack_from(">II", header, 24)
-    valid_for = struct.unpack_from(">I", header, 92)[0]
-    size = path.stat().st_size
-    if changes == valid_for and size < pages * page_bytes:
-        message = (
-            f"{label}: cut short: {size} of {pages * page_bytes} bytes are there: "
-            "copy or export it again"
-        )
-        raise SourceError(message)
-    journal, log = (path.with_name(path.name + end) for end in ("-journal", "-wal"))
-    if _is_hot(journal) or (header[18] == _WAL_FORMAT and log.exists() and log.stat().st_size > 0):
-        message = (
-            f"{label}: another program is writing it, or died while writing: "
-            "wait for the export to end, or export it again"
-        )
-        raise SourceError(message)
-    _refuse_locked(path, label, header)
-
-
-def _is_hot(journal: Path) -> bool:
-    if not journal.exists():
-        return False
-    with journal.open("rb") as file:
-        return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
-
-
-def _refuse_locked(path: Path, label: str, header: bytes) -> None:
-    if header[18] == _WAL_FORMAT and not os.access(path.parent, os.W_OK):
-        return  # SQLite cannot ask for the lock of such a file without writing beside it
-    if header[18] == _WAL_FORMAT:
-        return
-    try:
-        with closing(
-            sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro", uri=True, timeout=0)
-        ) as probe:
-            probe.execute("SELECT count(*) FROM sqlite_master").fetchall()
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            message = (
-                f"{label}: locked by another program that is writing it: wait for the export to end"
-            )
-            raise SourceError(message) from error
-    except sqlite3.DatabaseError:
-        return  # said better by the reading itself
