@@ -227,7 +227,10 @@ def told_in_words(name: str) -> Iterator[None]:
         message = f"{name}: cannot be read: {error.strerror}"
         raise SourceError(message) from error
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
-        message = f"{name}: damaged: a column holds values of another type: export it again"
+        kind = type(error).__name__
+        message = (
+            f"{name}: damaged: a column holds values of another type ({kind}): export it again"
+        )
         raise SourceError(message) from error
 
 

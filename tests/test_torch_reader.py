@@ -512,6 +512,18 @@ class TestCpuRun:
             "idle_ns": 200,
         }
 
+    def test_events_without_a_duration_are_counted(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        trace = TorchTrace(gpu=None).annotation("gloo:all_reduce", 500, 1000)
+        trace.operator("aten::mm", 100, 600).operator("aten::lost", 100, 600)
+        trace.events[-1]["dur"] = None
+        trace.annotation("gloo:all_reduce", 2000, 2100)
+        trace.events[-1]["dur"] = -1
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert timings(run)["window_ns"] == 900
+        assert run.frame("SELECT events_read, events_skipped FROM sources").rows() == [(2, 2)]
+
     def test_it_is_known_as_a_cpu_run(self, run: Run) -> None:
         assert run.frame("SELECT device_kind, device FROM ranks").rows() == [("cpu", None)]
         assert run.frame("SELECT class, step FROM device_ops ORDER BY start_ns").rows() == [

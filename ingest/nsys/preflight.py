@@ -62,7 +62,7 @@ def _is_hot(journal: Path) -> bool:
 
 
 def _refuse_locked(path: Path, label: str) -> None:
-    """Asks for a shared lock and lets it go; a file in write-ahead format would be written beside."""
+    """Asks for a shared lock and lets it go; with a write-ahead log SQLite would write for that."""
     uri = f"file:{quote(os.fsencode(path))}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=0)) as probe:

@@ -10,6 +10,7 @@ from traceq.ingest.torch_profiler.collectives import Described, Groups
 from traceq.ingest.torch_profiler.columns import Columns
 
 _FAR_NS = 10**13
+_NONE = pl.Series("start_ns", [], dtype=pl.Int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def longest_ns(context: Context) -> int:
         for kind in ("kernel", "copy", "set", "call", "range", "cpu_op")
         if (frame := context.columns.frame(kind)) is not None
     ]
-    return timings.longest_ns(pl.concat(starts))
+    return timings.longest_ns(pl.concat([_NONE, *starts]))
 
 
 def impossible(device: pl.DataFrame, longest_ns: int) -> pl.Series:

@@ -9,31 +9,40 @@ from traceq.ingest.torch_profiler import collectives
 from traceq.ingest.torch_profiler.context import Assembled, Context, impossible, longest_ns
 
 _COLLECTIVE_CALL = r"^(?:c10d::|record_param_comms$)"
+_EVENTS = pl.Schema(
+    {
+        "start_ns": pl.Int64(),
+        "length_ns": pl.Int64(),
+        "name": pl.Int32(),
+        "thread": pl.Int32(),
+        "tensors": pl.Int32(),
+    }
+)
 _NO_STEPS = pl.DataFrame(schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 
 
 def assemble_cpu(context: Context, steps: pl.DataFrame) -> Assembled | None:
     """Returns: a CPU run as one rank, None when no gloo collective ran in it."""
-    ranges = context.named("range")
-    gloo = None if ranges is None else ranges.filter(pl.col("text").str.starts_with("gloo:"))
-    if gloo is None or gloo.is_empty():
+    annotations, operators = (_possible(context, kind) for kind in ("range", "cpu_op"))
+    gloo = annotations.filter(pl.col("text").str.starts_with("gloo:"))
+    usable = gloo.filter(pl.col("why").is_null())
+    if usable.is_empty():
         return None
-    compute = _outside_of_collectives(context.named("cpu_op"))
-    parts = [gloo.with_columns(pl.lit("comm", CLASS).alias("class"))]
-    if compute is not None:
-        parts.append(compute.with_columns(pl.lit("compute", CLASS).alias("class")))
-    both = pl.concat(parts, how="diagonal")
-    why = impossible(both, longest_ns(context))
-    ops = both.filter(why.is_null())
+    compute = _outside_of_collectives(operators.filter(pl.col("why").is_null()))
+    ops = pl.concat(
+        [
+            usable.with_columns(pl.lit("comm", CLASS).alias("class")),
+            compute.with_columns(pl.lit("compute", CLASS).alias("class")),
+        ]
+    )
     names, ops = _cpu_names(ops)
     group = context.groups.default() if context.groups.only_one else None
     tensors = context.columns.tensors
-    comm = ops.filter(pl.col("class") == "comm")
     described = [
         collectives.from_annotation(
             text, tensors[index][:2] if index is not None else (None, None), None, group
         )
-        for text, index in comm.select("text", "tensors").iter_rows()
+        for text, index in usable.select("text", "tensors").iter_rows()
     ]
     position = pl.when(pl.col("class") == "comm").then((pl.col("class") == "comm").cum_sum() - 1)
     threads = [_thread_number(text, n) for n, text in enumerate(context.columns.threads.texts())]
@@ -56,19 +65,28 @@ def assemble_cpu(context: Context, steps: pl.DataFrame) -> Assembled | None:
         described=described,
         device_steps=_NO_STEPS,
         device_kind="cpu",
-        quarantined=both.with_columns(why).filter(pl.col("why").is_not_null()).select(
+        quarantined=pl.concat([gloo, operators]).drop_nulls("why").select(
             pl.col("text").alias("name"), "length_ns", "why"
         ),
     )  # fmt: skip
+
+
+def _possible(context: Context, kind: str) -> pl.DataFrame:
+    """Returns: the events of a kind with their names and ends, and why their times cannot be."""
+    frame = context.columns.frame(kind)
+    if frame is None:
+        frame = pl.DataFrame(schema=_EVENTS)
+    why = impossible(frame, longest_ns(context))
+    return context.with_names(frame).with_columns(
+        why, end_ns=pl.col("start_ns") + pl.col("length_ns")
+    )
 
 
 def _thread_number(text: str, otherwise: int) -> int:
     return int(text) if text.isdecimal() else otherwise
 
 
-def _outside_of_collectives(operators: pl.DataFrame | None) -> pl.DataFrame | None:
-    if operators is None:
-        return None
+def _outside_of_collectives(operators: pl.DataFrame) -> pl.DataFrame:
     calls = operators.filter(pl.col("text").str.contains(_COLLECTIVE_CALL))
     outside = [
         group.filter(~pl.Series(_inside(group, calls.filter(pl.col("thread") == thread))))
