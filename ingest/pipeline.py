@@ -52,7 +52,7 @@ def ingest_run(
     options: ReadOptions | None = None,
     name: str | None = None,
     executor: Executor | None = None,
-    jobs: int | None = None,
+    jobs: int = 1,
     on_progress: Progress | None = None,
 ) -> Ingested:
     """Returns: the run file made from sources, and the sources that could not be read.
@@ -62,8 +62,9 @@ def ingest_run(
         run_path: the run file to make; it must not exist.
         options: how to read.
         name: name of the run, else derived from the sources.
-        executor: where to read sources; by default this process for one, a pool for several.
-        jobs: processes of that pool; by default one per core.
+        executor: where to read sources, any `concurrent.futures` executor; by default here.
+        jobs: processes that read, without an executor. More than one need what every use of
+            processes does: a script must not start its work when it is imported.
         on_progress: told (file name, share of all bytes read) as reading goes on.
 
     Raises:
@@ -100,11 +101,9 @@ def _all_failed(failures: list[SourceError]) -> SourceError:
 
 
 @contextmanager
-def _workers(
-    executor: Executor | None, sources: int, jobs: int | None
-) -> Iterator[Executor | None]:
+def _workers(executor: Executor | None, sources: int, jobs: int) -> Iterator[Executor | None]:
     """Yields: where to read, None for here; an executor of ours ends with the block."""
-    count = min(sources, jobs or _cores())
+    count = min(sources, jobs)
     if executor is not None or count <= 1:
         yield executor
         return
@@ -119,7 +118,8 @@ def _workers(
     pool.shutdown()
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Returns: the processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -155,9 +155,7 @@ def _read_here(
         tell = partial(_tell, on_progress, source.file_name, begin, size)
         yield (
             source,
-            partial(
-                read_source, source, folder, position, options, threads=_cores(), on_share=tell
-            ),
+            partial(read_source, source, folder, position, options, threads=cores(), on_share=tell),
         )
         tell(1.0)
         begin += size

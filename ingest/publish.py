@@ -11,8 +11,10 @@ import polars as pl
 
 from traceq.config import LARGEST_RANK, ReadOptions
 from traceq.errors import SourceError
+from traceq.ingest.clocks import Clock, align_clocks
+from traceq.ingest.matching import match_collectives
 from traceq.ingest.ranks import Numbered, number_ranks
-from traceq.ingest.tables import COLLECTIVE_SCHEMA, SourceTables
+from traceq.ingest.tables import SourceTables
 from traceq.model.reasons import Diagnostic, Severity
 from traceq.runfile import SCHEMA_VERSION, RunWriter
 
@@ -44,25 +46,104 @@ def write_run(
     """
     numbered, notes = number_ranks(sources)
     hosts = _host_numbers(sources)
-    shifts, clock_notes = _shifts(sources)
     names, local_names = _merge_names(sources)
+    shifts, clock_notes = _shifts(sources)
+    comm = match_collectives(_comm_of_all(sources, numbered, local_names, shifts))
+    clocks = _clocks(comm, numbered, hosts)
+    shifts, comm = _aligned(sources, shifts, comm, clocks)
     _write_heading(writer, sources, numbered, hosts, heading)
-    _write_sources(writer, sources, hosts)
+    _write_sources(writer, sources, hosts, clocks)
     _write_ranks(writer, numbered, hosts, shifts)
     writer.append("kernel_names", names)
     for position, source in enumerate(sources):
-        ranks = pl.DataFrame(
-            [(e.key, e.rank, shifts[position]) for e in numbered if e.source == position],
-            schema={"key": pl.Int32, "rank": pl.Int32, "shift_ns": pl.Int64},
-            orient="row",
+        ranks = _ranks_of(numbered, position).with_columns(
+            shift_ns=pl.lit(shifts[position], pl.Int64)
         )
-        local = local_names[position]
-        writer.append_ops(source.part, ranks, local)
+        writer.append_ops(source.part, ranks, local_names[position])
         source.part.unlink()
-        comm = source.comm.join(ranks, on="key").join(local, on="local_id")
-        writer.append("nccl_kernels", _nccl_rows(comm))
+    writer.append(
+        "nccl_kernels",
+        comm.drop("source", "key", "local_id").with_columns(link=pl.lit("unknown")),
+    )
     _write_communicators(writer, sources)
     _write_diagnostics(writer, [*notes, *clock_notes, *_failed(failures)], sources)
+
+
+def _ranks_of(numbered: list[Numbered], position: int) -> pl.DataFrame:
+    return pl.DataFrame(
+        [(entry.key, entry.rank) for entry in numbered if entry.source == position],
+        schema={"key": pl.Int32, "rank": pl.Int32},
+        orient="row",
+    )
+
+
+def _comm_of_all(
+    sources: Sequence[SourceTables],
+    numbered: list[Numbered],
+    local_names: list[pl.DataFrame],
+    shifts: list[int],
+) -> pl.DataFrame:
+    """Returns: every communication operation: `COMM_SCHEMA`, source, rank, name_id."""
+    return pl.concat(
+        source.comm.join(_ranks_of(numbered, position), on="key", maintain_order="left")
+        .join(local_names[position], on="local_id", maintain_order="left")
+        .with_columns(
+            pl.col("start_ns", "end_ns") + shifts[position],
+            source=pl.lit(position, pl.Int32),
+        )
+        for position, source in enumerate(sources)
+    )
+
+
+def _clocks(
+    comm: pl.DataFrame, numbered: list[Numbered], hosts: list[int | None]
+) -> dict[int, Clock]:
+    """Returns: what aligning did to the clock of each source, by its position.
+
+    Sources of one host have one clock; a source that does not name its host has its own.
+    """
+    clock_of: dict[int, int] = {}
+    numbers: dict[tuple[str, int], int] = {}
+    for entry in numbered:
+        host = hosts[entry.source]
+        key = ("source", entry.source) if host is None else ("host", host)
+        clock_of[entry.source] = numbers.setdefault(key, len(numbers))
+    table = pl.DataFrame(
+        list(clock_of.items()), schema={"source": pl.Int32, "clock": pl.Int64}, orient="row"
+    )
+    agreeing = comm.filter(pl.col("transfer_ns").is_not_null()).join(table, on="source")
+    clocks = align_clocks(agreeing.select("collective_id", "clock", "end_ns"))
+    return {source: clocks[clock] for source, clock in clock_of.items() if clock in clocks}
+
+
+def _aligned(
+    sources: Sequence[SourceTables],
+    shifts: list[int],
+    comm: pl.DataFrame,
+    clocks: dict[int, Clock],
+) -> tuple[list[int], pl.DataFrame]:
+    """Returns: the shifts and operations with clocks corrected and the earliest start at 0."""
+    corrected = [
+        shift + (clocks[position].offset_ns if position in clocks else 0)
+        for position, shift in enumerate(shifts)
+    ]
+    zero = min(
+        rank.first_ns + shift
+        for source, shift in zip(sources, corrected, strict=True)
+        for rank in source.ranks
+    )
+    final = [shift - zero for shift in corrected]
+    moves = pl.DataFrame(
+        {
+            "source": range(len(sources)),
+            "move_ns": [new - old for new, old in zip(final, shifts, strict=True)],
+        },
+        schema={"source": pl.Int32, "move_ns": pl.Int64},
+    )
+    moved = comm.join(moves, on="source", maintain_order="left").with_columns(
+        pl.col("start_ns", "end_ns") + pl.col("move_ns")
+    )
+    return final, moved.drop("move_ns")
 
 
 def _failed(failures: Sequence[SourceError]) -> list[Diagnostic]:
@@ -156,7 +237,10 @@ def _derived_name(sources: Sequence[SourceTables]) -> str:
 
 
 def _write_sources(
-    writer: RunWriter, sources: Sequence[SourceTables], hosts: list[int | None]
+    writer: RunWriter,
+    sources: Sequence[SourceTables],
+    hosts: list[int | None],
+    clocks: dict[int, Clock],
 ) -> None:
     rows = [
         {
@@ -170,6 +254,10 @@ def _write_sources(
             "schema_version": s.facts.schema_version,
             "host": _label(hosts[position]),
             "utc_origin_ns": s.facts.utc_origin_ns,
+            "clock_offset_ns": clocks[position].offset_ns if position in clocks else None,
+            "clock_residual_p95_ns": (
+                clocks[position].residual_p95_ns if position in clocks else None
+            ),
             "complete": s.facts.complete,
             "events_read": s.facts.events_read,
             "events_skipped": s.facts.events_skipped,
@@ -210,20 +298,6 @@ def _write_ranks(
             frame = entry.table.timings if table == "rank_timings" else entry.table.streams
             shifted = frame.with_columns(pl.col(times) + shifts[entry.source])
             writer.append(table, shifted.with_columns(rank=pl.lit(entry.rank)))
-
-
-def _nccl_rows(comm: pl.DataFrame) -> pl.DataFrame:
-    return comm.select(
-        "rank",
-        "stream",
-        "step",
-        pl.col("start_ns") + pl.col("shift_ns"),
-        pl.col("end_ns") + pl.col("shift_ns"),
-        *COLLECTIVE_SCHEMA.keys(),
-        "name_id",
-        link=pl.lit("unknown"),
-        match=pl.lit("unmatched"),
-    )
 
 
 def _write_communicators(writer: RunWriter, sources: Sequence[SourceTables]) -> None:

@@ -30,7 +30,7 @@ def test_every_way_of_reading_gives_the_same_tables(
         [sample_folder],
         target,
         executor=executor,
-        jobs=jobs if isinstance(jobs, int) else None,
+        jobs=jobs if isinstance(jobs, int) else 1,
     )
     with open_run(target) as run:
         assert contents(run) == contents(sample_run)

@@ -171,6 +171,64 @@ class TestTimes:
         assert spread == [100, 100, 900, 900]
 
 
+class TestClocks:
+    """Reported faults P20, P23, P24, P27: waiting told from transfer, clocks from lateness."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path, make_run: RunMaker) -> Run:
+        """Rank 1 arrives 20 us late at each of 10 collectives of 30 us; its clock is 3 ms ahead."""
+        ahead = 3_000_000
+        first = TorchTrace(rank=0, host_name="a")
+        second = TorchTrace(rank=1, host_name="b")
+        arguments = collective("allreduce", 262_144)
+        for k in range(10):
+            zero = 1_000_000 * (k + 1)
+            first.kernel(ALL_REDUCE, zero, zero + 50_000, **arguments)
+            start = zero + 20_000 + ahead
+            second.kernel(ALL_REDUCE, start, start + 30_000, **arguments)
+        return make_run(first.write(tmp_path / "a.json"), second.write(tmp_path / "b.json"))
+
+    def test_the_shortest_duration_is_the_transfer_and_the_rest_is_waiting(self, run: Run) -> None:
+        rows = run.frame("SELECT DISTINCT rank, match, transfer_ns, wait_ns FROM nccl_kernels")
+        assert rows.sort("rank").rows() == [
+            (0, "matched", 30_000, 20_000),
+            (1, "matched", 30_000, 0),
+        ]
+
+    def test_the_offset_of_a_host_is_found_and_stated(self, run: Run) -> None:
+        report = build_report(run)
+        assert [(s["clock_offset_ns"], s["clock_residual_p95_ns"]) for s in report.sources] == [
+            (0, 0),
+            (-3_000_000, 0),
+        ]
+        starts = run.frame("SELECT rank, min(start_ns) FROM device_ops GROUP BY rank ORDER BY rank")
+        assert starts.rows() == [(0, 0), (1, 20_000)]
+
+    def test_bandwidth_is_of_the_transfer(self, run: Run) -> None:
+        (row,) = build_report(run).collectives
+        assert (row["transfer_ns_p50"], row["wait_ns"]) == (30_000, 200_000)
+        # 1 MiB in 30 us; the bus factor of 2 ranks is 1
+        assert row["busbw_gbps"] == row["algbw_gbps"] == 1_048_576 / 30_000
+        assert row["quality"] == "measured"
+
+    def test_one_rank_alone_gives_a_bound(self, tmp_path: Path, make_run: RunMaker) -> None:
+        trace = TorchTrace().kernel(ALL_REDUCE, 0, 50_000, **collective("allreduce", 262_144))
+        (row,) = build_report(make_run(trace.write(tmp_path / "a.json"))).collectives
+        assert (row["busbw_gbps"], row["quality"]) == (1_048_576 / 50_000, "partial_ranks")
+        assert row["wait_ns"] is None
+
+    def test_ends_that_differ_are_the_residual(self, tmp_path: Path, make_run: RunMaker) -> None:
+        paths = []
+        for rank, skews in enumerate(((0, 0, 0), (0, 0, 3000))):
+            trace = TorchTrace(rank=rank, host_name=f"host{rank}")
+            for k, skew in enumerate(skews):
+                zero = 100_000 * (k + 1)
+                trace.kernel(ALL_REDUCE, zero, zero + 10_000 + skew, **collective("allreduce", 64))
+            paths.append(trace.write(tmp_path / f"{rank}.json"))
+        sources = build_report(make_run(*paths)).sources
+        assert [s["clock_residual_p95_ns"] for s in sources] == [1500, 1500]
+
+
 class TestSteps:
     """Steps by the host's annotations, placed by the device's where there are such."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from traceq.model.collectives import Op, algbw_gbps, busbw_gbps
 from traceq.model.reasons import REASONS
 from traceq.model.timing import PARTS, RATIOS
 from traceq.query import run_query
@@ -88,9 +89,9 @@ def build_report(run: Run) -> Report:
     )
     collectives = _collectives(run)
     metrics, reasons = _metrics(total, steps, ranks)
-    bandwidth = _no_bandwidth(collectives)
+    # One number for all operations would mean nothing: bandwidths are told by operation and size.
     for name in ("busbw_gbps", "efficiency"):
-        metrics[name], reasons[name] = None, bandwidth
+        metrics[name], reasons[name] = None, "by_operation" if collectives else "no_comm"
     return Report(
         name=identity["name"],
         traceq_version=identity["traceq_version"],
@@ -158,14 +159,6 @@ def _metrics(
     return metrics, reasons
 
 
-def _no_bandwidth(collectives: list[Row]) -> str:
-    """Returns: why no bus bandwidth can be told."""
-    if not collectives:
-        return "no_comm"
-    known = any(row["bytes_p50"] is not None for row in collectives)
-    return "unmatched" if known else "size_unknown"
-
-
 def _spread(by_rank: pl.DataFrame) -> dict[str, Row]:
     spread = {}
     for name in (*PARTS, *RATIOS):
@@ -224,20 +217,46 @@ def _collectives(run: Run) -> list[Row]:
                min(end_ns - start_ns) AS duration_ns_min,
                quantile_disc(end_ns - start_ns, 0.5) AS duration_ns_p50,
                quantile_disc(end_ns - start_ns, 0.95) AS duration_ns_p95,
-               max(end_ns - start_ns) AS duration_ns_max
+               max(end_ns - start_ns) AS duration_ns_max,
+               quantile_disc(transfer_ns, 0.5) AS transfer_ns_p50,
+               quantile_disc(transfer_ns, 0.95) AS transfer_ns_p95,
+               max(transfer_ns) AS transfer_ns_max,
+               CASE WHEN count(wait_ns) > 0 THEN sum(wait_ns)::BIGINT END AS wait_ns,
+               bool_and(match = 'matched') AS all_matched,
+               bool_or(coalesce(collective_id IN (
+                   SELECT collective_id FROM nccl_kernels GROUP BY collective_id
+                   HAVING count(DISTINCT bytes) > 1
+               ), false)) AS uneven
         FROM nccl_kernels
         GROUP BY op, group_size, link, bucket_bytes
         ORDER BY sum(end_ns - start_ns) DESC, op, bucket_bytes
         """
     ).to_dicts()
-    unmeasured = dict.fromkeys(
-        ("transfer_ns_p50", "transfer_ns_p95", "transfer_ns_max", "algbw_gbps", "busbw_gbps",
-         "peak_gbps", "peak_source", "efficiency", "exposed_ns")
-    )  # fmt: skip
-    return [
-        row | unmeasured | {"quality": "size_unknown" if row["bytes_p50"] is None else "unmatched"}
-        for row in counted
-    ]
+    return [_with_bandwidth(row) for row in counted]
+
+
+def _with_bandwidth(row: Row) -> Row:
+    """Returns: a kind of collective with its bandwidths, from the medians of size and transfer.
+
+    An exchange in which ranks send different amounts has none.
+    """
+    size, n, transfer = row["bytes_p50"], row["group_size"], row["transfer_ns_p50"]
+    whole, uneven = row.pop("all_matched"), row.pop("uneven")
+    known = size is not None and transfer is not None and not uneven
+    return row | {
+        "algbw_gbps": algbw_gbps(size, transfer) if known else None,
+        "busbw_gbps": busbw_gbps(Op(row["op"]), size, n, transfer) if known and n else None,
+        **dict.fromkeys(("peak_gbps", "peak_source", "efficiency", "exposed_ns")),
+        "quality": "uneven" if uneven else _quality(row, whole=whole),
+    }
+
+
+def _quality(row: Row, *, whole: bool) -> str:
+    if row["bytes_p50"] is None:
+        return "size_unknown"
+    if row["transfer_ns_p50"] is None:
+        return "unmatched"
+    return "measured" if whole else "partial_ranks"
 
 
 def _matching(run: Run) -> Row:

@@ -133,6 +133,30 @@ def test_sizes_of_the_eight_ranks_are_those_of_the_oracle(corpus: Path, make_run
             assert row["bytes"] == sent or (each["op"] == "all_to_all" and row["bytes"] > sent)
 
 
+@pytest.mark.parametrize("variant", ["dlrm_8xV100", "dlrm_8xV100_enriched"])
+def test_transfer_waiting_and_bandwidth_equal_the_oracle(
+    corpus: Path, make_run: RunMaker, variant: str
+) -> None:
+    answers = json.loads((corpus / "oracle_dlrm_collectives.json").read_text())["collectives"]
+    run = make_run(corpus / "torch" / variant)
+    rows = run.frame(
+        "SELECT collective_id, rank, op, match, transfer_ns, wait_ns FROM nccl_kernels"
+    ).to_dicts()
+    assert len(rows) == 64
+    for row in rows:
+        each = answers[row["collective_id"]]
+        assert (row["op"], row["match"]) == (each["op"], "matched")
+        assert row["transfer_ns"] == each["transfer_ns"]
+        assert row["wait_ns"] == each["wait_ns"][str(row["rank"])]
+    reported = {
+        row["bytes_p50"]: row["busbw_gbps"]
+        for row in build_report(run).collectives
+        if row["op"] == "all_reduce"
+    }
+    expected = {e["send_bytes"]["0"]: e["busbw_gbps"] for e in answers if e["op"] == "all_reduce"}
+    assert reported == {size: pytest.approx(rate, abs=5e-5) for size, rate in expected.items()}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

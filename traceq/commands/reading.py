@@ -128,7 +128,7 @@ def opened(
         with open_run(sources[0]) as run:
             yield run, []
         return
-    from traceq.ingest.pipeline import ingest_run
+    from traceq.ingest.pipeline import cores, ingest_run
 
     with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
         with _progress() as on_progress:
@@ -137,7 +137,7 @@ def opened(
                 save or Path(folder) / "run.duckdb",
                 options=options,
                 name=name,
-                jobs=jobs,
+                jobs=jobs or cores(),
                 on_progress=on_progress,
             )
         with open_run(ingested.path) as run:

@@ -41,6 +41,8 @@ REASONS: dict[str, str] = {
     "graph_hidden": "CUDA graphs were traced as a whole: the kernels inside are not visible",
     "names_unknown": "kernel names are missing, so communication cannot be told from compute",
     "size_unknown": "message sizes are not in the capture",
+    "by_operation": "one number for all operations would mean nothing: see the collectives",
+    "partial_ranks": "ranks of the group are missing, so it is a bound",
     "unmatched": "collectives are not matched across ranks",
     "single_rank": "one rank alone cannot show who waits for whom",
     "empty_window": "the window has no length",

@@ -213,16 +213,27 @@ def _steps(report: Report) -> RenderableType:
 
 def _collectives(report: Report) -> RenderableType:
     table = _table(
-        *("<operation", "ranks", "count", "size", "shortest", "median", "p95", "longest"),
-        "busbw",
+        *("<operation", "ranks", "count", "size", "median", "longest", "transfer", "waiting"),
+        *("algbw", "busbw"),
     )
     for row in report.collectives[:_MOST_ROWS]:
-        durations = (time_text(row[f"duration_ns_{name}"]) for name in ("min", "p50", "p95", "max"))
-        size = size_text(row["bytes_p50"])
-        group = str(row["group_size"] or UNKNOWN)
-        table.add_row(row["op"], group, f"{row['count']:,}", size, *durations, UNKNOWN)
-    title = "Communication (durations of its operations, waiting for late ranks included)"
+        bound = "≥ " if row["quality"] == "partial_ranks" else ""
+        table.add_row(
+            row["op"],
+            str(row["group_size"] or UNKNOWN),
+            f"{row['count']:,}",
+            size_text(row["bytes_p50"]),
+            *(time_text(row[f"duration_ns_{name}"]) for name in ("p50", "max")),
+            time_text(row["transfer_ns_p50"]),
+            time_text(row["wait_ns"]),
+            *(_rate_text(row[name], bound) for name in ("algbw_gbps", "busbw_gbps")),
+        )
+    title = "Communication (medians; transfer is without waiting; waiting in sum; rates in GB/s)"
     return _section(title, table, _more(len(report.collectives), "kinds"))
+
+
+def _rate_text(rate: float | None, bound: str) -> str:
+    return UNKNOWN if rate is None else f"{bound}{rate:.4g}"
 
 
 def _streams(report: Report) -> RenderableType:
