@@ -497,7 +497,7 @@ class TestIncomplete:
             ('{"schemaVersion": 1, "traceEvents": []}', "only metadata"),
             ('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}]}',
              "it holds 1 operators and 0 annotations"),
-            ('{"traceEvents": [', "nothing whole"),
+            ('{"traceEvents": [', "no event that can be read"),
         ],
     )  # fmt: skip
     def test_a_trace_with_nothing_to_measure_says_what_it_holds(
@@ -517,7 +517,8 @@ class TestIncomplete:
         path.write_text(text)
         run = make_run(path)
         assert run.frame("SELECT complete FROM sources").item() is False
-        assert "1 events cannot be read, the first at byte" in notes(run)["events_unreadable"]
+        message = notes(run)["events_unreadable"]
+        assert "events cannot be read in 1 place, the first at byte" in message
 
     def test_mended_events_are_counted(self, tmp_path: Path, make_run: RunMaker) -> None:
         text = TorchTrace().kernel("evil<float>", 1000, 1100).text().replace("evil", "C:\\Users")

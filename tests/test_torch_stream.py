@@ -166,6 +166,66 @@ class TestDamage:
         stream, found = read(b'{"traceEvents": [{"ph": 7}, {"ph": "X", "name": "ok"}]}', tmp_path)
         assert (found, stream.lost, stream.closed) == (["ok"], 1, True)
 
+    @pytest.mark.parametrize(
+        ("between", "lost"),
+        [
+            (b"7", 1),
+            (b'"text"', 1),
+            (b"{}", 1),
+            (b'{"name": "no kind"}', 1),
+            (b'{"ph": null, "name": "no kind"}', 1),
+            (b'{"ph": "X", "args": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 1),
+            (b"7, {}, 8", 1),
+        ],
+        ids=["number", "text", "empty", "kindless", "null kind", "deep", "several"],
+    )
+    def test_what_is_no_event_is_lost_between_the_others(
+        self, tmp_path: Path, between: bytes, lost: int
+    ) -> None:
+        first, last = b'{"ph": "X", "name": "a"}', b'{"ph": "X", "name": "b"}'
+        stream, found = read(
+            b'{"traceEvents": [' + b", ".join([first, between, last]) + b"]}", tmp_path
+        )
+        assert (found, stream.lost, stream.closed) == (["a", "b"], lost, True)
+
+    def test_a_list_among_the_events_is_no_event(self, tmp_path: Path) -> None:
+        stream, _ = read(b'{"traceEvents": [{"ph": "X"}, [1, 2], {"ph": "X"}]}', tmp_path)
+        assert stream.lost
+        assert not stream.closed
+
+    @pytest.mark.parametrize("text", [b'{"traceEvents": []}', b"[]"])
+    def test_what_stands_behind_the_end_is_noticed(self, tmp_path: Path, text: bytes) -> None:
+        for behind, followed in ((b"\n \0\0", False), (b' {"traceEvents": []}', True)):
+            stream, _ = read(text + behind, tmp_path)
+            assert (stream.followed, stream.closed) == (followed, not followed)
+
+    def test_every_second_event_may_be_half(self, tmp_path: Path) -> None:
+        whole = b'{"ph": "X", "name": "e", "args": {"l": [{"a": 1}, {"b": "c"}]}}'
+        halves = [b'{"ph": "X", "name": "e', b'{"ph": "X", "args": {"a": [', b'{"ph": "X", "ts": 1']
+        events = [each for k in range(3000) for each in (whole, halves[k % 3])]
+        stream, found = read(b'{"traceEvents": [' + b", ".join([*events, whole]) + b"]}", tmp_path)
+        assert len(found) == 3001
+        assert (stream.lost, stream.closed) == (3000, True)
+
+    def test_an_escaped_key_names_the_events(self, tmp_path: Path) -> None:
+        _, found = read(rb'{"trace\u0045vents": [{"ph": "X", "name": "e"}]}', tmp_path)
+        assert found == ["e"]
+
+    def test_a_missing_category_is_no_damage(self, tmp_path: Path) -> None:
+        stream, found = read(b'[{"ph": "X", "cat": null, "name": "e"}]', tmp_path)
+        assert (found, stream.lost) == (["e"], 0)
+
+
+def test_a_packed_file_may_hold_several_streams_and_end_in_zeros(tmp_path: Path) -> None:
+    built = trace(5)
+    text = built.text().encode()
+    for packing in ("gzip", "zstd"):
+        halves = PACK[packing](text[:500]) + PACK[packing](text[500:])
+        stream, found = read(halves, tmp_path, packing)
+        assert (found, stream.closed) == (names(built), True)
+    stream, found = read(gzip.compress(text) + bytes(1000), tmp_path, "gzip")
+    assert (found, stream.closed) == (names(built), True)
+
 
 def boundaries(built: TorchTrace, text: str) -> list[int]:
     """Where each event of a trace ends in its text."""

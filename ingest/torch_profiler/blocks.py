@@ -55,7 +55,10 @@ class Blocks:
         for block in raw:
             packed = block
             while packed:
-                if stream.eof:  # a file may hold several streams, one after the other
+                if stream.eof:  # several streams may follow each other, and zeros the last one
+                    packed = packed.lstrip(b"\0")
+                    if not packed:
+                        break
                     stream = self._new()
                 plain, error = _decompress(stream, packed)
                 if plain:

@@ -123,7 +123,7 @@ class Columns:
         kinds: dict[str, list[Event]] = defaultdict(list)
         for event in batch:
             if event.ph == "X":
-                kind = _KINDS.get(event.cat) or _KINDS.get(event.cat.lower())
+                kind = _KINDS.get(event.cat or "") or _KINDS.get((event.cat or "").lower())
                 if kind is not None:
                     kinds[kind].append(event)
         for kind, events in kinds.items():

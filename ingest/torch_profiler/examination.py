@@ -33,7 +33,7 @@ def _whole(stream: EventStream) -> Answer:
     question = "Is anything missing?"
     if is_complete(stream):
         return Answer(question, "yes", "the trace is whole")
-    lost = f"{stream.lost} events cannot be read" if stream.lost else "it is cut short"
+    lost = "some events cannot be read" if stream.lost else "it does not end where it should"
     return Answer(question, "partly", stream.blocks.damage or lost, CUT_HINT)
 
 

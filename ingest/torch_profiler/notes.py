@@ -20,7 +20,8 @@ def nothing_to_measure(label: str, stream: EventStream, columns: Columns) -> Sou
     """Returns: the error of a trace without device rows and without gloo collectives."""
     counted = {kind: sum(f.height for f in frames) for kind, frames in columns.frames.items()}
     seen = f"{counted.get('cpu_op', 0)} operators and {counted.get('range', 0)} annotations"
-    what = seen if sum(counted.values()) else "only metadata" if stream.closed else "nothing whole"
+    empty = "only metadata" if is_complete(stream) else "no event that can be read"
+    what = seen if sum(counted.values()) else empty
     cut = "" if stream.closed else " and it is cut short"
     return SourceError(
         f"{label}: no GPU rows and no gloo collectives in this trace (it holds {what}){cut}: "
@@ -45,13 +46,18 @@ def is_complete(stream: EventStream) -> bool:
 
 def _about_damage(stream: EventStream) -> list[Diagnostic]:
     found = []
-    if stream.blocks.damage is not None or not stream.closed:
+    if stream.followed:
+        message = "something follows the end of the trace: it was not read"
+        hint = "two runs may have written to one file: record them to files of their own"
+        found.append(Diagnostic("trailing_content", Severity.ERROR, message, hint))
+    elif stream.blocks.damage is not None or not stream.closed:
         fact = stream.blocks.damage or "it ends before its last bracket"
         message = f"the trace is cut short ({fact}): every event before the cut was kept"
         found.append(Diagnostic("truncated", Severity.ERROR, message, CUT_HINT))
     if stream.lost:
         where = f"the first at byte {stream.first_loss:,} of the plain trace"
-        message = f"{stream.lost} events cannot be read, {where}"
+        places = "1 place" if stream.lost == 1 else f"{stream.lost:,} places"
+        message = f"events cannot be read in {places}, {where}"
         found.append(
             Diagnostic("events_unreadable", Severity.ERROR, message, None, count=stream.lost)
         )

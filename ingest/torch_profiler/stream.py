@@ -17,13 +17,17 @@ import msgspec
 from traceq.ingest.torch_profiler.blocks import Blocks, ahead
 
 PIECE_BYTES = 8 << 20
-_EVENT_BYTES = 1 << 20  # no event is longer
+_EVENT_BYTES = 16 << 20  # no event is longer
+_UNDECODABLE = (msgspec.MsgspecError, RecursionError)
+_BLANK = b" \t\r\n"
+_BETWEEN = b"," + _BLANK
 _CANDIDATES = 4  # cut places tried before a piece is walked
 _SEPARATOR = re.compile(rb"\}\s*,\s*\{")
 _RESTART = re.compile(rb',\s*(?=\{\s*")')  # where an event may begin behind a damaged one
-_STRING = rb'"(?:[^"\\]|\\.)*"'
-_TOKEN = re.compile(_STRING + rb'|[{}\[\]]|"', re.DOTALL)
-_TOP_TOKEN = re.compile(_STRING + rb'|[{}\[\],:]|[^\s{}\[\],:"]+|"', re.DOTALL)
+# A string that does not end takes all the rest, so that no text is scanned twice.
+_STRING = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
+_TOKEN = re.compile(_STRING + rb'|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
+_OPENING = {b"}": b"{", b"]": b"["}
 _LONE_BACKSLASH = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _BARE_NUMBER = re.compile(_STRING + rb"|-?\b(?:NaN|nan|Infinity|inf)\b", re.DOTALL)
@@ -33,8 +37,8 @@ _RAW_NULL = msgspec.Raw(b"null")
 class Event(msgspec.Struct, gc=False):
     """One event; all but its kind is kept raw until it is known to be wanted."""
 
-    ph: str = ""
-    cat: str = ""
+    ph: str
+    cat: str | None = None
     name: msgspec.Raw = _RAW_NULL
     pid: msgspec.Raw = _RAW_NULL
     tid: msgspec.Raw = _RAW_NULL
@@ -55,9 +59,10 @@ class EventStream:
         blocks: the bytes.
         metadata: top-level values other than the events, by key.
         repaired: events that decoded only after a repair [1].
-        lost: events that did not decode [1].
+        lost: places where something stands that is no whole event [1].
         first_loss: where the first of them begins [bytes into the plain trace].
         closed: whether the trace ends where its format says it does.
+        followed: whether something stands behind that end.
     """
 
     blocks: Blocks
@@ -66,9 +71,11 @@ class EventStream:
     lost: int = 0
     first_loss: int | None = None
     closed: bool = False
+    followed: bool = False
     found_events: bool = False
     _buffer: bytes = b""
     _offset: int = 0
+    _losing: bool = False
 
     def __iter__(self) -> Iterator[list[Event]]:
         source = ahead(iter(self.blocks))
@@ -136,10 +143,10 @@ class EventStream:
         for end in _last_separators(self._buffer):
             try:
                 batch = _EVENTS.decode(b"[" + self._buffer[:end] + b"]")
-            except msgspec.MsgspecError:
+            except _UNDECODABLE:
                 continue
-            comma = self._buffer.index(b",", end)
-            self._take(comma + 1)
+            self._take(self._buffer.index(b",", end) + 1)
+            self._losing = False
             return batch, False
         return self._walk(final=False)
 
@@ -150,82 +157,88 @@ class EventStream:
         or when it is too long to be one, it is lost, and the walk goes on at the next event.
         """
         batch: list[Event] = []
-        while True:
-            outcome = self._walk_objects(batch)
-            if outcome == "again":
-                continue
-            if outcome == "ended" or not (final or outcome == "stuck"):
-                return batch, outcome == "ended"
-            if not self._buffer.strip(b", \t\r\n"):
-                return batch, False
-            restart = _RESTART.search(self._buffer, 1)
-            if restart is None and not final:
-                return batch, False
-            self._lose(0)
-            self._take(restart.end() if restart else len(self._buffer))
+        at, outcome = 0, "again"
+        while outcome == "again":
+            outcome, at = self._walk_objects(batch, at)
+            left = len(self._buffer) - at
+            if outcome == "more" and (final or left > _EVENT_BYTES):
+                if self._buffer[at:].strip(_BETWEEN):
+                    self._lose(at)
+                at = self._restart(at)
+                outcome = "again" if at < len(self._buffer) else "more"
+        self._take(at)
+        return batch, outcome == "ended"
 
-    def _walk_objects(self, batch: list[Event]) -> str:
-        """Takes whole objects from the buffer and returns what stopped it.
+    def _walk_objects(self, batch: list[Event], at: int) -> tuple[str, int]:
+        """Returns: what stopped the walk from `at`, and where to go on.
 
-        `ended` is the end of the array, `again` a damaged object behind which the walk can go on,
-        `stuck` an object too long to be an event, and `more` the end of the buffer.
+        `ended` is the end of the array, `again` a place behind something damaged, and `more` the
+        begin of an event that does not end in the buffer.
         """
-        depth, begin, done = 0, 0, 0
-        for token in _TOKEN.finditer(self._buffer):
+        tokens = _TOKEN.finditer(self._buffer, at)
+        for token in tokens:
             mark = token.group()[:1]
+            if mark == b"]":
+                return "ended", token.end()
             if mark == b"{":
-                begin = token.start() if depth == 0 else begin
-                depth += 1
-            elif mark == b"}" and depth:
-                depth -= 1
-                if depth == 0 and not self._add(batch, self._buffer[begin : token.end()]):
-                    self._lose(begin)
-                    restart = _RESTART.search(self._buffer, begin + 1, token.end())
-                    self._take(restart.end() if restart else token.end())
-                    return "again"
-                done = token.end() if depth == 0 else done
-            elif mark == b"]" and depth == 0:
-                self._take(token.end())
-                return "ended"
-            elif depth and token.start() - begin > _EVENT_BYTES:
-                break
-        self._take(done)
-        return "stuck" if len(self._buffer) > _EVENT_BYTES else "more"
+                at = token.start()
+                whole, end = _rest_of_object(tokens)
+                if whole is None:
+                    break
+                if not (whole and self._add(batch, self._buffer[at:end])):
+                    self._lose(at)
+                    return "again", self._restart(at, end if whole else None)
+                at = end
+            else:
+                at = token.end()
+                if mark != b",":
+                    self._lose(token.start())
+        return "more", at
+
+    def _restart(self, at: int, until: int | None = None) -> int:
+        """Returns: where the next event may begin behind the one that begins at `at`."""
+        until = len(self._buffer) if until is None else until
+        restart = _RESTART.search(self._buffer, at + 1, until)
+        return restart.end() if restart else until
 
     def _add(self, batch: list[Event], text: bytes) -> bool:
         for mended in (False, True):
             try:
                 batch.append(_EVENT.decode(repair(text) if mended else text))
-            except msgspec.MsgspecError:
+            except _UNDECODABLE:
                 continue
             self.repaired += mended
+            self._losing = False
             return True
         return False
 
     def _lose(self, at: int) -> None:
-        self.lost += 1
+        self.lost += not self._losing  # what lies between two whole events is one loss
+        self._losing = True
         if self.first_loss is None:
             self.first_loss = self._offset + at
 
     def _read_tail(self, *, bare: bool, ended: bool) -> None:
         if self.blocks.damage is not None:
             return
-        if bare:
-            self.closed = ended or not self.lost  # an array that is never closed is legal
-        elif ended:
-            pairs, stop, _ = _top_level(self._buffer, 0)
+        at = 0
+        if ended and not bare:
+            pairs, stop, at = _top_level(self._buffer, 0)
             self._keep(pairs)
-            self.closed = stop == "end"
+            ended = stop == "end"
+        self.followed = ended and bool(self._buffer[at:].strip(_BLANK + b"\0"))
+        # An array that is never closed is legal.
+        self.closed = (ended and not self.followed) or (bare and not ended and not self.lost)
 
     def _keep(self, pairs: list[tuple[bytes, bytes]]) -> None:
         for key, value in pairs:
             name = text_of(key)
             try:
                 self.metadata[name] = msgspec.json.decode(value)
-            except msgspec.MsgspecError:
+            except _UNDECODABLE:
                 try:
                     self.metadata[name] = msgspec.json.decode(repair(value))
-                except msgspec.MsgspecError:
+                except _UNDECODABLE:
                     continue
 
 
@@ -248,10 +261,8 @@ def _top_level(buffer: bytes, start: int) -> tuple[list[tuple[bytes, bytes]], st
     pairs: list[tuple[bytes, bytes]] = []
     key, value_at, depth = None, None, 0
     last = b""
-    for token in _TOP_TOKEN.finditer(buffer, start):
+    for token in _TOKEN.finditer(buffer, start):
         mark = token.group()
-        if mark == b'"':
-            break
         if depth == 0 and mark in {b",", b"}"}:
             if key is not None and value_at is not None:
                 pairs.append((key, buffer[value_at : token.start()]))
@@ -261,13 +272,44 @@ def _top_level(buffer: bytes, start: int) -> tuple[list[tuple[bytes, bytes]], st
         elif depth == 0 and mark == b":" and value_at is None:
             key, value_at = last, token.end()
         elif mark in {b"{", b"["}:
-            if depth == 0 and mark == b"[" and key == b'"traceEvents"':
+            if depth == 0 and mark == b"[" and key and text_of(key) == "traceEvents":
                 return pairs, "events", token.end()
             depth += 1
         elif mark in {b"}", b"]"}:
             depth -= 1
         last = mark
     return pairs, "cut", len(buffer)
+
+
+def _rest_of_object(tokens: Iterator[re.Match[bytes]]) -> tuple[bool | None, int]:
+    """Returns: whether an object, read up to its `{`, is whole, and where it ends.
+
+    It is not where a token stands that cannot stand there, and None is where the text ends first.
+    """
+    opened, last = [b"{"], b"{"
+    for token in tokens:
+        mark = token.group()[:1]
+        if not _may_follow(mark, last, opened[-1]):
+            return False, token.start()
+        if mark in {b"{", b"["}:
+            opened.append(mark)
+        elif mark in _OPENING:
+            opened.pop()
+        if not opened:
+            return True, token.end()
+        last = mark
+    return None, 0
+
+
+def _may_follow(mark: bytes, last: bytes, opened: bytes) -> bool:
+    """Returns: whether a token may come behind another one in JSON, each by its first byte."""
+    if mark in {b"{", b"["}:
+        return last == b":" or (opened == b"[" and last in {b",", b"["})
+    if mark in _OPENING:
+        return _OPENING[mark] == opened
+    if mark == b":":
+        return last == b'"'
+    return (last in {b"{", b"[", b",", b":"}) != (mark == b",")
 
 
 def repair(text: bytes) -> bytes:
@@ -295,9 +337,9 @@ def text_of(raw: bytes) -> str:
     """Returns: the text of a raw JSON string; another value, or a damaged string, as it stands."""
     try:
         value = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except _UNDECODABLE:
         try:
             value = msgspec.json.decode(repair(raw))
-        except msgspec.MsgspecError:
+        except _UNDECODABLE:
             value = None
     return value if isinstance(value, str) else raw.decode("utf-8", "replace").strip('"')
