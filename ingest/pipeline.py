@@ -213,6 +213,9 @@ def read_source(
     return replace(tables, facts=facts)
 
 
+_ODD_VALUES = (pl.exceptions.PolarsError, TypeError, ValueError, ArithmeticError, RecursionError)
+
+
 @contextmanager
 def told_in_words(name: str) -> Iterator[None]:
     """Turns what an odd value, or the machine, does to a reading into one error of that source.
@@ -224,7 +227,7 @@ def told_in_words(name: str) -> Iterator[None]:
     except OSError as error:
         message = f"{name}: cannot be read: {error.strerror}"
         raise SourceError(message) from error
-    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+    except _ODD_VALUES as error:
         kind = type(error).__name__
         message = (
             f"{name}: damaged: a column holds values of another type ({kind}): export it again"

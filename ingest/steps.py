@@ -21,6 +21,7 @@ STEP_SCHEMA = pl.Schema(
         "step": pl.Int64,
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
+        "name": pl.String,
     }
 )
 
@@ -40,7 +41,7 @@ def _whole(pattern: str) -> str:
 
 
 def find_steps(ranges: pl.DataFrame, step_pattern: str | None) -> pl.DataFrame:
-    """Returns: one row per (process, step): step [id], start_ns, end_ns [ns], in order of time.
+    """Returns: one row per (process, step), in order of time (`STEP_SCHEMA`) [ns].
 
     Of each process, the first pattern that names any range wins. Where several kinds of range fit
     it (`iteration 0` around `step 0`, `step 1`), the outermost kind that repeats is the step, on

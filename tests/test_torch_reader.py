@@ -100,6 +100,9 @@ class TestTimes:
             ({"dur": 7437000000000000}, "longer than the trace"),  # 236 years
             ({"dur": None}, "no duration"),
             ({"ts": None}, "no duration"),
+            ({"ts": "1e999999999"}, "no duration"),
+            ({"ts": [1, 2]}, "no duration"),
+            ({"ts": 9_000_000_000_000_000}, "more than a day from the others"),
         ],
         ids=str,
     )
@@ -244,10 +247,36 @@ class TestSteps:
         trace = TorchTrace().annotation("ProfilerStep#7", 800, 1500)
         trace.kernel(GEMM, 1000, 1400, launch=900)
         for stream, start, end in ((7, 990, 1410), (16, 1100, 1600)):
-            trace.event("gpu_user_annotation", "ProfilerStep#7", start, end, tid=stream)
+            trace.event("gpu_user_annotation", "ProfilerStep#7", start, end, pid=0, tid=stream)
         run = make_run(trace.write(tmp_path / "a.json"))
         rows = run_query(run, "step_times").select("step", "start_ns", "end_ns", "idle_ns").rows()
         assert rows == [(7, -10, 600, 210)]  # 990-1600 less the kernel's 400
+
+    def test_steps_of_one_name_are_placed_by_their_order(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        trace = TorchTrace()
+        for zero in (1000, 3000):
+            trace.annotation("train_step", zero, zero + 500)
+            trace.kernel(GEMM, zero + 200, zero + 400)
+            trace.event("gpu_user_annotation", "train_step", zero + 150, zero + 450, pid=0, tid=7)
+        trace.event("gpu_user_annotation", "train_step", 0, 9000, pid=1, tid=7)  # another GPU
+        trace.event("gpu_user_annotation", "train_step", 0, 9000, pid=0, tid=9)  # one of two
+        run = make_run(trace.write(tmp_path / "a.json"))
+        rows = run_query(run, "step_times").select("step", "start_ns", "end_ns").rows()
+        assert rows == [(0, -50, 250), (1, 1950, 2250)]
+
+    def test_a_number_that_returns_makes_no_step_of_steps(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        trace = TorchTrace()
+        for k, zero in enumerate((1000, 3000)):
+            name = f"epoch {k} step 0"
+            trace.annotation(name, zero, zero + 500).kernel(GEMM, zero + 200, zero + 400)
+            trace.event("gpu_user_annotation", name, zero + 150, zero + 450, pid=0, tid=7)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        rows = run_query(run, "step_times").select("step", "start_ns", "end_ns").rows()
+        assert rows == [(0, -50, 250), (1, 1950, 2250)]
 
 
 class TestCollectives:
@@ -430,6 +459,70 @@ class TestCollectives:
         assert run_query(run, "step_times")["exposed_comm_ns"].to_list() == [500, 500, 500]
 
 
+class TestUncertainSizes:
+    """Where it is not known which size a kernel has, it has none."""
+
+    def described(
+        self, tmp_path: Path, make_run: RunMaker, dims: Any, *kernels: str, name: str = "all_reduce"
+    ) -> list[tuple[Any, ...]]:
+        trace = TorchTrace(world_size=4)
+        arguments = {"Input Dims": dims, "Input type": ["float"]}
+        trace.annotation(f"nccl:{name}", 800, 1000, **arguments)
+        for k, kernel in enumerate(kernels):
+            trace.kernel(kernel, 2000 + 100 * k, 2050 + 100 * k, launch=900 + k, stream=16)
+        return comm(make_run(trace.write(tmp_path / "a.json")), "op", "bytes", "group_size")
+
+    def test_a_scalar_is_one_element(self, tmp_path: Path, make_run: RunMaker) -> None:
+        assert self.described(tmp_path, make_run, [[]], GENERIC) == [("all_reduce", 4, 4)]
+
+    def test_kernels_that_share_an_annotation(self, tmp_path: Path, make_run: RunMaker) -> None:
+        rows = self.described(tmp_path, make_run, [[64]], GENERIC, GENERIC)
+        assert rows == [("all_reduce", None, 4)] * 2
+
+    def test_a_kernel_that_is_another_operation(self, tmp_path: Path, make_run: RunMaker) -> None:
+        rows = self.described(tmp_path, make_run, [[64]], ALL_REDUCE, name="all_gather")
+        assert rows == [("all_reduce", None, 4)]
+
+    @pytest.mark.parametrize("elements", [-1, True, "64", 2**62])
+    def test_a_count_that_is_none(self, tmp_path: Path, make_run: RunMaker, elements: Any) -> None:
+        arguments = collective("allreduce", elements, **{"Group size": -2, "Seq": 2**70})
+        trace = TorchTrace().kernel(GENERIC, 1000, 1100, **arguments)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert comm(run, "bytes", "group_size", "seq") == [(None, 2, None)]
+
+    def test_the_only_group_is_meant(self, tmp_path: Path, make_run: RunMaker) -> None:
+        group = {"pg_name": "7", "pg_desc": "tensor", "pg_size": 2, "ranks": [0, 1]}
+        trace = TorchTrace(world_size=4, groups=[group])
+        trace.annotation(
+            "nccl:all_reduce", 800, 1000, **{"Input Dims": [[8]], "Input type": ["float"]}
+        )
+        trace.kernel(ALL_REDUCE, 2000, 2050, launch=900)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert comm(run, "comm_id", "group_size", "bytes") == [("7 [0-1]", 2, 32)]
+
+    def test_two_streams_may_be_two_groups(self, tmp_path: Path, make_run: RunMaker) -> None:
+        trace = TorchTrace()
+        for k, stream in enumerate((16, 20)):
+            zero = 1000 * (k + 1)
+            dims = {"Input Dims": [[8]], "Input type": ["float"]}
+            trace.annotation("nccl:all_reduce", zero, zero + 100, **dims)
+            trace.kernel(ALL_REDUCE, zero + 500, zero + 550, launch=zero + 100, stream=stream)
+        rows = comm(make_run(trace.write(tmp_path / "a.json")), "group_size", "bytes")
+        assert rows == [(None, 32)] * 2
+
+    @pytest.mark.parametrize("ranks", ["[0, 99999999999]", [0, -1], [0, "x"], "[]"])
+    def test_ranks_beyond_belief(self, tmp_path: Path, make_run: RunMaker, ranks: Any) -> None:
+        arguments = collective("allreduce", 8, **{"Process Group Ranks": ranks})
+        trace = TorchTrace().kernel(GENERIC, 1000, 1100, **arguments)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert comm(run, "group_size", "group_ranks", "bytes") == [(2, None, 32)]
+
+    def test_a_number_of_ranks_beyond_belief(self, tmp_path: Path, make_run: RunMaker) -> None:
+        trace = TorchTrace(world_size=10**12).kernel(GEMM, 1000, 1100)
+        report = build_report(make_run(trace.write(tmp_path / "a.json")))
+        assert report.run["world_size"] != 10**12
+
+
 class TestRanks:
     """Whose trace it is."""
 
@@ -463,6 +556,28 @@ class TestRanks:
         paths = [TorchTrace(rank=1).kernel(GEMM, 0, 9).write(tmp_path / f"{n}.json") for n in "ab"]
         with pytest.raises(SourceError, match=r"a\.json and b\.json: both claim rank 1"):
             make_run(*paths)
+
+    def test_a_set_on_another_gpu_does_not_hide_the_rank(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        trace = TorchTrace(rank=3, world_size=4).kernel(GEMM, 1000, 1100)
+        trace.memset(1200, 1300, device=1)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert run.frame("SELECT rank, rank_source, device FROM ranks").rows() == [(3, "torch", 0)]
+        assert "1 operations left out: they are on a GPU that ran no kernel" in notes(run).values()
+
+    @pytest.mark.parametrize("base", [True, "1700000000000000000", 5, 2**70])
+    def test_a_base_time_that_is_none_places_nothing(
+        self, tmp_path: Path, make_run: RunMaker, base: Any
+    ) -> None:
+        trace = TorchTrace(base_ns=base).kernel(GEMM, 1000, 1100)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert run.frame("SELECT utc_origin_ns FROM sources").item() is None
+
+    def test_a_correlation_of_zero_links_nothing(self, tmp_path: Path, make_run: RunMaker) -> None:
+        trace = TorchTrace().kernel(GEMM, 1000, 1100, correlation=0)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert run.frame("SELECT launch_ns FROM device_ops").item() is None
 
     def test_ids_beyond_64_bits_are_no_harm(self, tmp_path: Path, make_run: RunMaker) -> None:
         trace = TorchTrace().kernel(GEMM, 1000, 1100, **{"External id": 2**64 + 5})
@@ -519,6 +634,24 @@ class TestIncomplete:
         assert run.frame("SELECT complete FROM sources").item() is False
         message = notes(run)["events_unreadable"]
         assert "events cannot be read in 1 place, the first at byte" in message
+
+    def test_begins_and_ends_apart_make_a_source_incomplete(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        trace = TorchTrace().kernel(GEMM, 1000, 1100)
+        for kind in ("B", "E"):
+            trace.kernel(GEMM, 1200, 1300, event={"ph": kind})
+        trace.event("python_function", "f", 1000, 1100, ph="B")
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert run.frame("SELECT complete FROM sources").item() is False
+        assert notes(run)["events_unread"].startswith("2 begins and ends of operations stand")
+
+    def test_two_traces_in_one_file_are_told(self, tmp_path: Path, make_run: RunMaker) -> None:
+        path = tmp_path / "a.json"
+        path.write_text(TorchTrace().kernel(GEMM, 1000, 1100).text() * 2)
+        run = make_run(path)
+        assert run.frame("SELECT complete FROM sources").item() is False
+        assert "trailing_content" in notes(run)
 
     def test_mended_events_are_counted(self, tmp_path: Path, make_run: RunMaker) -> None:
         text = TorchTrace().kernel("evil<float>", 1000, 1100).text().replace("evil", "C:\\Users")

@@ -1,16 +1,21 @@
 """The columns of a trace as one rank: its operations classed, linked, described, put in steps."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from traceq.ingest.launches import link_launches
-from traceq.ingest.steps import any_step, find_steps, patterns, step_of_launch
+from traceq.ingest.steps import find_steps, step_of_launch
 from traceq.ingest.tables import CLASS, NAMES_SCHEMA
 from traceq.ingest.torch_profiler.columns import DEVICE_KINDS
-from traceq.ingest.torch_profiler.context import Assembled, Context, impossible, longest_ns
+from traceq.ingest.torch_profiler.context import (
+    PLACED_SCHEMA,
+    Assembled,
+    Context,
+    impossible,
+    longest_ns,
+)
 from traceq.ingest.torch_profiler.cpu_run import assemble_cpu
 from traceq.ingest.torch_profiler.description import describe
 from traceq.model.collectives import Op
@@ -35,7 +40,6 @@ _CALLS = pl.Schema(
         "graph": pl.Boolean(),
     }
 )
-_STEPS = pl.Schema({"step": pl.Int64(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
 
 
 def assemble(context: Context) -> Assembled | None:
@@ -64,9 +68,10 @@ def host_ranges(context: Context) -> pl.DataFrame:
 def _gpu(context: Context, device: pl.DataFrame, steps: pl.DataFrame) -> Assembled | None:
     why = impossible(device, longest_ns(context))
     quarantined = context.with_names(device.with_columns(why).drop_nulls("why"))
-    ops = device.filter(why.is_null())
-    if ops.is_empty():
+    possible = device.filter(why.is_null())
+    if possible.is_empty():
         return None
+    ops = _of_own_device(possible)
     calls = _calls(context)
     ops = link_launches(ops, calls)
     names, ops = _classed(ops, context)
@@ -90,13 +95,20 @@ def _gpu(context: Context, device: pl.DataFrame, steps: pl.DataFrame) -> Assembl
         ),
         names=names,
         described=described,
-        device_steps=_device_steps(context),
+        device_steps=_device_steps(context, steps),
         device_kind="gpu",
         quarantined=quarantined.select(pl.col("text").alias("name"), "length_ns", "why"),
+        elsewhere=possible.height - ops.height,
         unlinked=ops["launch_ns"].null_count(),
         lost_graphs=launches.height if used.is_empty() else 0,
         assumed_group=assumed,
     )
+
+
+def _of_own_device(ops: pl.DataFrame) -> pl.DataFrame:
+    """Returns: the operations of the only device that ran kernels; all, where that is not one."""
+    own = ops.filter(pl.col("kind") == "kernel")["device"].unique()
+    return ops.filter(pl.col("device") == own.item()) if len(own) == 1 else ops
 
 
 def _calls(context: Context) -> pl.DataFrame:
@@ -159,28 +171,27 @@ def _copy_row(kind: str, text: str) -> tuple[Any, ...]:
     return name, name, "copy", None, None
 
 
-def _device_steps(context: Context) -> pl.DataFrame:
-    """Returns: step, start_ns, end_ns of numbered steps that the trace marks on the device."""
+def _device_steps(context: Context, steps: pl.DataFrame) -> pl.DataFrame:
+    """Returns: the windows of steps that the trace marks on a device (`PLACED_SCHEMA`).
+
+    Every stream that took part in a step has a mark of its name. Should a name return, the marks of
+    a stream are told apart by their order, if there are as many as there are such steps.
+    """
     frame = context.named("device_range")
-    if frame is None:
-        return pl.DataFrame(schema=_STEPS)
-    frame = frame.filter(
-        pl.col("text").str.contains(any_step(context.options.step_pattern))
-        & (pl.col("length_ns") >= 0)
+    if frame is None or steps.is_empty():
+        return pl.DataFrame(schema=PLACED_SCHEMA)
+    marks = frame.filter(pl.col("length_ns") >= 0).select(
+        "device", "thread", "start_ns", "end_ns", pl.col("text").alias("name")
     )
-    for pattern in patterns(context.options.step_pattern):
-        if re.compile(pattern).groups == 0:
-            continue
-        numbered = frame.with_columns(
-            step=pl.col("text")
-            .str.extract(rf"(?i:^(?:{pattern})$)", 1)
-            .cast(pl.Int64, strict=False)
-        ).drop_nulls("step")
-        if not numbered.is_empty():
-            return (
-                numbered.group_by("step")
-                .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-                .sort("step")
-                .cast(_STEPS)
-            )
-    return pl.DataFrame(schema=_STEPS)
+    return (
+        _counted(marks.sort("start_ns"), "device", "thread", "name")
+        .join(_counted(steps.select("step", "name"), "name"), on=["name", "nth", "times"])
+        .group_by("device", "step")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .sort("device", "step")
+        .cast(PLACED_SCHEMA)
+    )
+
+
+def _counted(rows: pl.DataFrame, *of: str) -> pl.DataFrame:
+    return rows.with_columns(nth=pl.int_range(pl.len()).over(of), times=pl.len().over(of))

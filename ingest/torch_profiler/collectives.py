@@ -47,6 +47,8 @@ _ELEMENT_BYTES = {
     "signed char": 1, "unsigned char": 1, "short int": 2, "long int": 8, "long long": 8,
     "unsigned int": 4, "unsigned long": 8,
 }  # fmt: skip
+_MOST = 2**58  # elements of 16 bytes whose bytes 64 bits can count
+_MOST_RANKS = 10**6
 _LISTED = re.compile(r"-?\d+")
 
 ARGUMENTS, ANNOTATION = "torch_arguments", "torch_annotation"
@@ -76,19 +78,19 @@ class Groups:
 
     def __init__(self, info: Mapping[str, Any]) -> None:
         world = info.get("world_size")
-        self._world = world if isinstance(world, int) else None
+        self._world = rank_count(world)
         self._known: dict[str, Group] = {}
         configured = info.get("pg_config")
         for each in configured if isinstance(configured, list) else []:
             if isinstance(each, dict) and "pg_name" in each:
                 name = str(each["pg_name"])
                 ranks = _ranks(each.get("ranks"))
-                size = each.get("pg_size")
+                size = rank_count(each.get("pg_size"))
                 self._known[name] = Group(
                     name,
                     each.get("pg_desc"),
-                    size if isinstance(size, int) else len(ranks) if ranks else None,
-                    ranks if ranks and (not isinstance(size, int) or len(ranks) == size) else None,
+                    size if size is not None else len(ranks) if ranks else None,
+                    ranks if ranks and (size is None or len(ranks) == size) else None,
                 )
 
     @property
@@ -102,7 +104,9 @@ class Groups:
         return len(self._known) <= 1
 
     def default(self) -> Group | None:
-        """Returns: the group of all ranks, None when the number of ranks is unknown."""
+        """Returns: the only group there is, or that of all ranks; None when neither is known."""
+        if len(self._known) == 1:
+            return next(iter(self._known.values()))
         if "0" in self._known:
             return self._known["0"]
         if self._world is None:
@@ -114,7 +118,7 @@ class Groups:
         if name is None:
             return None
         listed = _ranks(ranks)
-        whole = size if isinstance(size, int) else None
+        whole = rank_count(size)
         known = self._known.get(str(name))
         if listed is None or (whole is not None and len(listed) != whole):
             listed = known.ranks if known and (whole is None or known.size == whole) else None
@@ -130,10 +134,23 @@ def _ranks(value: Any) -> tuple[int, ...] | None:  # noqa: ANN401
     if isinstance(value, str):
         if "..." in value:
             return None
-        return tuple(int(n) for n in _LISTED.findall(value)) or None
-    if isinstance(value, list) and value and all(isinstance(n, int) for n in value):
-        return tuple(value)
+        value = [int(n) for n in _LISTED.findall(value)]
+    if not isinstance(value, list):
+        return None
+    ranks = [n for n in map(_count, value) if n is not None and n < _MOST_RANKS]
+    return tuple(ranks) if ranks and len(ranks) == len(value) else None
+
+
+def _count(value: Any) -> int | None:  # noqa: ANN401
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return value
     return None
+
+
+def rank_count(value: Any) -> int | None:  # noqa: ANN401
+    """Returns: a number of ranks as recorded, None when it cannot be one [1]."""
+    count = _count(value)
+    return count if count and count <= _MOST_RANKS else None
 
 
 def operation(name: Any) -> Op:  # noqa: ANN401
@@ -192,7 +209,7 @@ def from_arguments(values: tuple[Any, ...], groups: Groups) -> Described:
     return Described(
         op,
         group,
-        seq if isinstance(seq, int) else None,
+        _count(seq),
         _size(op, inward, outward, element_bytes(dtype)),
         str(dtype) if dtype is not None else None,
         ARGUMENTS,
@@ -202,14 +219,13 @@ def from_arguments(values: tuple[Any, ...], groups: Groups) -> Described:
 def _size(op: Op, inward: Any, outward: Any, element: int | None) -> int | None:  # noqa: ANN401
     if element is None:
         return None
-    sides = [n for n in (inward, outward) if isinstance(n, int)]
-    if not sides:
-        return None
+    given, made = _count(inward), _count(outward)
+    elements = given
     if op in {Op.ALL_GATHER, Op.RECV}:
-        return outward * element if isinstance(outward, int) else None
-    if op in {Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER, Op.UNKNOWN}:
-        return max(sides) * element
-    return inward * element if isinstance(inward, int) else None
+        elements = made
+    elif op in {Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER, Op.UNKNOWN}:
+        elements = max((n for n in (given, made) if n is not None), default=None)
+    return None if elements is None else elements * element
 
 
 def from_annotation(
@@ -241,9 +257,9 @@ def _elements(dims: Any, position: int) -> int | None:  # noqa: ANN401
     if not isinstance(dims, list) or len(dims) <= position:
         return None
     shape = dims[position]
-    if not isinstance(shape, list) or not shape:
+    if not isinstance(shape, list):
         return None
-    if all(isinstance(n, int) for n in shape):
+    if all(_count(n) is not None for n in shape):
         count = 1
         for n in shape:
             count *= n

@@ -4,16 +4,18 @@ import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from traceq.ingest.torch_profiler.stream import Event, repair, text_of
+from traceq.ingest.torch_profiler.stream import UNDECODABLE, Event, repair, text_of
 
 _LARGEST = 2**63 - 1
 _DECIMAL = pl.Decimal(38, 9)
+_DIGITS = 20  # of nanoseconds in 64 bits
+_NOT_IN_JSON = "\x01"
 
 # What an event is by its category, without case; other categories are not needed.
 _KINDS = {
@@ -33,6 +35,7 @@ _KINDS = {
     "operator": "cpu_op",
     "trace": "trace",
 }
+_TIMED = frozenset("XBE")
 DEVICE_KINDS = ("kernel", "copy", "set")
 KIND = pl.Enum(DEVICE_KINDS)
 
@@ -106,8 +109,7 @@ class Columns:
         frames: by kind, the frames read so far.
         arguments: collective arguments of device operations by their position in `frames`.
         ranges: arguments of NCCL and gloo annotations and operators, by their position.
-        counts: events by kind [1].
-        unknown_times: events without a usable start or duration [1].
+        halves: begins and ends of such events, written as events of their own [1].
     """
 
     names: Numbers = field(default_factory=Numbers)
@@ -116,16 +118,17 @@ class Columns:
     frames: dict[str, list[pl.DataFrame]] = field(default_factory=lambda: defaultdict(list))
     collectives: list[tuple[Any, ...]] = field(default_factory=list)
     tensors: list[tuple[Any, ...]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    halves: int = 0
 
     def add(self, batch: list[Event]) -> None:
         """Takes the needed events of a batch."""
         kinds: dict[str, list[Event]] = defaultdict(list)
         for event in batch:
-            if event.ph == "X":
+            if event.ph in _TIMED:
                 kind = _KINDS.get(event.cat or "") or _KINDS.get((event.cat or "").lower())
-                if kind is not None:
+                if kind is not None and event.ph == "X":
                     kinds[kind].append(event)
+                self.halves += kind is not None and event.ph != "X"
         for kind, events in kinds.items():
             if kind in DEVICE_KINDS:
                 self._add_device(kind, events)
@@ -187,6 +190,8 @@ class Columns:
             for event in events[:1]:
                 self.pids[bytes(event.pid)] += len(events)
         frame = pl.DataFrame(self._timed(events)).with_columns(tensors=pl.lit(None, pl.Int32))
+        if kind == "device_range":
+            frame = frame.with_columns(device=integers([_as_integer(e.pid) for e in events]))
         wanted = [i for i, e in enumerate(events) if _describes_collective(bytes(e.name))]
         if wanted and kind in {"range", "cpu_op"}:
             base = len(self.tensors)
@@ -210,7 +215,7 @@ def decoded(events: list[Event], shape: type[Any]) -> list[Any]:
     raws = [e.args for e in events]
     try:
         return [each or shape() for each in decoder.decode(b"[" + b",".join(raws) + b"]")]
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return [_decoded_alone(bytes(raw), shape) for raw in raws]
 
 
@@ -218,7 +223,7 @@ def _decoded_alone(raw: bytes, shape: type[Any]) -> Any:  # noqa: ANN401
     for text in (raw, repair(raw)):
         try:
             return msgspec.json.decode(text, type=shape)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             continue
     return shape()
 
@@ -231,7 +236,7 @@ def _or_else(values: list[Any], raws: list[msgspec.Raw]) -> pl.Series:
     return numbers.fill_null(0)
 
 
-def _as_integer(raw: msgspec.Raw) -> int | None:
+def _as_integer(raw: bytes) -> int | None:
     try:
         return int(bytes(raw).strip(b'"'))
     except ValueError:
@@ -248,7 +253,7 @@ def integers(values: Sequence[Any]) -> pl.Series:
 
 def _whole(value: Any) -> int | None:  # noqa: ANN401
     if isinstance(value, str):
-        value = int(value) if value.lstrip("-").isdecimal() else None
+        value = _as_integer(value.encode())
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     fits = isinstance(value, int) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
@@ -263,8 +268,15 @@ def nanoseconds(raws: Sequence[msgspec.Raw]) -> pl.Series:
     if not raws:
         return pl.Series([], dtype=pl.Int64)
     lines = pl.read_csv(
-        io.BytesIO(b"\n".join(raws)), has_header=False, schema={"text": pl.String}, quote_char=None
+        io.BytesIO(b"\n".join(raws)),
+        has_header=False,
+        schema={"text": pl.String},
+        quote_char=None,
+        separator=_NOT_IN_JSON,
+        encoding="utf8-lossy",
     )["text"]
+    if len(lines) != len(raws):
+        lines = pl.Series([bytes(raw).decode("utf-8", "replace") for raw in raws], dtype=pl.String)
     exact = (lines.cast(_DECIMAL, strict=False) * 1000).round(0).cast(pl.Int64, strict=False)
     odd = exact.is_null() & (lines != "null")
     if odd.any():
@@ -276,7 +288,9 @@ def nanoseconds(raws: Sequence[msgspec.Raw]) -> pl.Series:
 def _slow_nanoseconds(text: str) -> int | None:
     try:
         value = Decimal(text.strip('"')) * 1000
+        if not value.is_finite() or value.adjusted() > _DIGITS:
+            return None
         whole = int(value.to_integral_value())
-    except (InvalidOperation, ValueError, OverflowError):
+    except ArithmeticError:
         return None
     return whole if abs(whole) <= _LARGEST else None

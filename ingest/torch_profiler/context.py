@@ -10,7 +10,11 @@ from traceq.ingest.torch_profiler.collectives import Described, Groups
 from traceq.ingest.torch_profiler.columns import Columns
 
 _FAR_NS = 10**13
+_DAY_NS = 86_400 * 10**9
 _NONE = pl.Series("start_ns", [], dtype=pl.Int64)
+PLACED_SCHEMA = pl.Schema(
+    {"device": pl.Int64(), "step": pl.Int64(), "start_ns": pl.Int64(), "end_ns": pl.Int64()}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,10 @@ class Assembled:
             correlation, launch_ns, bytes, described (position, NULL when not communication).
         names: one row per distinct name (`NAMES_SCHEMA`).
         described: what is known of each communication operation.
-        device_steps: step windows that the trace itself places on the device.
+        device_steps: step windows that the trace itself places on a device (`PLACED_SCHEMA`).
         device_kind: `gpu`, or `cpu` for a run without device rows.
         quarantined: operations whose times are impossible: name, length_ns, why.
+        elsewhere: copies and sets left out, on devices other than the only one with kernels [1].
         unlinked: operations without their API call [1].
         lost_graphs: graph launches, when none of them has a kernel [1].
         assumed_group: the default group was taken for want of any other.
@@ -36,6 +41,7 @@ class Assembled:
     device_steps: pl.DataFrame
     device_kind: str
     quarantined: pl.DataFrame
+    elsewhere: int = 0
     unlinked: int = 0
     lost_graphs: int = 0
     assumed_group: bool = False
@@ -99,4 +105,6 @@ def impossible(device: pl.DataFrame, longest_ns: int) -> pl.Series:
         .then(pl.lit("no timestamp"))
         .when(length > longest_ns)
         .then(pl.lit("longer than the trace"))
+        .when((start.cast(pl.Float64) - middle).abs() > _DAY_NS)
+        .then(pl.lit("more than a day from the others"))
     )["why"]

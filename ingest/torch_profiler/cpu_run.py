@@ -6,8 +6,15 @@ from traceq.ingest.accounting import Intervals, Union
 from traceq.ingest.steps import step_of_launch
 from traceq.ingest.tables import CLASS, NAMES_SCHEMA
 from traceq.ingest.torch_profiler import collectives
-from traceq.ingest.torch_profiler.context import Assembled, Context, impossible, longest_ns
+from traceq.ingest.torch_profiler.context import (
+    PLACED_SCHEMA,
+    Assembled,
+    Context,
+    impossible,
+    longest_ns,
+)
 
+_DIGITS = 18  # of any number of 64 bits
 _COLLECTIVE_CALL = r"^(?:c10d::|record_param_comms$)"
 _EVENTS = pl.Schema(
     {
@@ -18,7 +25,6 @@ _EVENTS = pl.Schema(
         "tensors": pl.Int32(),
     }
 )
-_NO_STEPS = pl.DataFrame(schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 
 
 def assemble_cpu(context: Context, steps: pl.DataFrame) -> Assembled | None:
@@ -63,7 +69,7 @@ def assemble_cpu(context: Context, steps: pl.DataFrame) -> Assembled | None:
         ),
         names=names,
         described=described,
-        device_steps=_NO_STEPS,
+        device_steps=pl.DataFrame(schema=PLACED_SCHEMA),
         device_kind="cpu",
         quarantined=pl.concat([gloo, operators]).drop_nulls("why").select(
             pl.col("text").alias("name"), "length_ns", "why"
@@ -83,7 +89,7 @@ def _possible(context: Context, kind: str) -> pl.DataFrame:
 
 
 def _thread_number(text: str, otherwise: int) -> int:
-    return int(text) if text.isdecimal() else otherwise
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else otherwise
 
 
 def _outside_of_collectives(operators: pl.DataFrame) -> pl.DataFrame:

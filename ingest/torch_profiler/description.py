@@ -10,6 +10,8 @@ from traceq.ingest.torch_profiler.collectives import ANNOTATION, Described
 from traceq.ingest.torch_profiler.context import Context
 from traceq.model.collectives import Op
 
+# Operations that a kernel's name tells for sure.
+_TOLD_BY_NAME = frozenset({Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER})
 _SIZES = 2  # Input Dims and Input type come before the arguments of a collective
 
 
@@ -31,6 +33,10 @@ def describe(
     for row in around.iter_rows(named=True):
         by_name = Op(ops_by_name.get(row["local_id"]) or Op.UNKNOWN)
         each = _described_row(row, context, default) or Described(by_name)
+        if each.source == ANNOTATION and _another(each.op, by_name):
+            each = replace(each, op=by_name, size=None)
+        if each.source == ANNOTATION and row["sharers"] > 1:
+            each = replace(each, size=None)
         if each.op == Op.UNKNOWN:
             each = replace(each, op=by_name)
         assumed |= each.source == ANNOTATION and each.group is not None and each.group is default
@@ -39,6 +45,11 @@ def describe(
     if described:
         index = index.scatter(comm["row"].to_list(), range(len(described)))
     return described, ops.with_columns(described=index), assumed and not context.groups.configured
+
+
+def _another(said: Op, by_name: Op) -> bool:
+    """Returns: whether a kernel is not what its annotation says; a barrier is an all-reduce."""
+    return by_name in _TOLD_BY_NAME and said not in {by_name, Op.UNKNOWN, Op.BARRIER}
 
 
 def _described_row(
@@ -69,7 +80,9 @@ def _around(comm: pl.DataFrame, context: Context) -> pl.DataFrame:
     }
     for name, (frame, pattern) in enclosing.items():
         comm = _enclose(comm, name, frame, pattern)
-    return comm.sort("row")
+    # Several kernels in one annotation have a share of its size each, and which is not known.
+    innermost = pl.coalesce("operator", "annotation")
+    return comm.with_columns(sharers=pl.len().over(innermost)).sort("row")
 
 
 def _enclose(

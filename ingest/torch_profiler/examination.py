@@ -6,7 +6,7 @@ from traceq.config import ReadOptions
 from traceq.ingest.tables import Answer
 from traceq.ingest.torch_profiler.context import Assembled
 from traceq.ingest.torch_profiler.notes import ARGS_HINT, CUT_HINT, STEPS_HINT, is_complete
-from traceq.ingest.torch_profiler.reader import assemble_file, dictionary, gpu_name
+from traceq.ingest.torch_profiler.reader import assemble_file, base_time_ns, dictionary, gpu_name
 from traceq.ingest.torch_profiler.stream import EventStream
 
 _ACTIVITIES = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
@@ -91,6 +91,6 @@ def _rank(stream: EventStream) -> Answer:
 
 def _clock(stream: EventStream) -> Answer:
     question = "Can it be laid beside other files in time?"
-    if "baseTimeNanoseconds" in stream.metadata:
+    if base_time_ns(stream) is not None:
         return Answer(question, "yes", "its base time is given in UTC")
     return Answer(question, "partly", "only if its times are UTC already, as in old traces")

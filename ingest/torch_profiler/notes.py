@@ -29,10 +29,13 @@ def nothing_to_measure(label: str, stream: EventStream, columns: Columns) -> Sou
     )
 
 
-def diagnose(stream: EventStream, trace: Assembled, *, has_steps: bool) -> list[Diagnostic]:
+def diagnose(
+    stream: EventStream, columns: Columns, trace: Assembled, *, has_steps: bool
+) -> list[Diagnostic]:
     """Returns: everything a reader of the numbers should know about this trace."""
     return [
         *_about_damage(stream),
+        *_about_halves(columns.halves),
         *_about_times(trace),
         *_about_collectives(trace),
         *_about_launches(trace, has_steps=has_steps),
@@ -72,8 +75,21 @@ def _about_damage(stream: EventStream) -> list[Diagnostic]:
     return found
 
 
+def _about_halves(halves: int) -> list[Diagnostic]:
+    if not halves:
+        return []
+    message = (
+        f"{halves} begins and ends of operations stand as events of their own: they were not read"
+    )
+    hint = "give the trace as the profiler wrote it, not as another tool converted it"
+    return [Diagnostic("events_unread", Severity.ERROR, message, hint, count=halves)]
+
+
 def _about_times(trace: Assembled) -> list[Diagnostic]:
     found = []
+    if trace.elsewhere:
+        message = f"{trace.elsewhere} operations left out: they are on a GPU that ran no kernel"
+        found.append(Diagnostic("ops_skipped", Severity.INFO, message, None, count=trace.elsewhere))
     for (why,), group in trace.quarantined.group_by("why", maintain_order=True):
         worst = group.sort(pl.col("length_ns").abs(), descending=True, nulls_last=True).head(
             _LISTED

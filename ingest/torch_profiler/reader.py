@@ -26,6 +26,8 @@ from traceq.ingest.torch_profiler.context import Assembled, Context
 from traceq.ingest.torch_profiler.stream import EventStream
 
 _UTC_ALREADY_NS = 10**17  # 1973 in ns; no trace runs for three years
+_UTC_BEFORE_NS = 4 * 10**18  # 2096
+_PID_DIGITS = 18
 
 
 def read_torch(
@@ -65,13 +67,15 @@ def read_torch(
         for key, device in enumerate(devices)
     ]
     return SourceTables(
-        facts=_facts(label, stream, trace, min(rank.first_ns for rank in ranks)),
+        facts=_facts(
+            label, stream, trace, min(rank.first_ns for rank in ranks), halves=columns.halves
+        ),
         ranks=ranks,
         names=trace.names,
         comm=_comm(ops, trace),
         part=part,
         diagnostics=notes.diagnose(
-            stream, trace, has_steps=bool(ops["step"].null_count() < ops.height)
+            stream, columns, trace, has_steps=bool(ops["step"].null_count() < ops.height)
         ),
         communicators=collectives.communicators(trace.described),
     )
@@ -129,9 +133,12 @@ def _rank(
     stated = dictionary(stream, "distributedInfo").get("rank")
     alone = trace.ops["device"].n_unique() == 1
     known = alone and isinstance(stated, int) and not isinstance(stated, bool)
+    placed = trace.device_steps.filter(pl.col("device").eq_missing(pl.lit(device, pl.Int64))).drop(
+        "device"
+    )
     pid = max(columns.pids, key=columns.pids.__getitem__, default=b"")
     return RankTable(
-        pid=int(pid) if pid.isdigit() else None,
+        pid=int(pid) if pid.isdigit() and len(pid) <= _PID_DIGITS else None,
         device=device,
         device_kind=trace.device_kind,
         gpu_name=gpu_name(stream, device),
@@ -139,7 +146,7 @@ def _rank(
         rank_source="torch" if known else None,
         local_rank=None,
         first_ns=int(ops["start_ns"].min()),  # type: ignore[arg-type]
-        timings=rank_timings(busy, windows_of(ops, hidden, trace.device_steps), hidden),
+        timings=rank_timings(busy, windows_of(ops, hidden, placed), hidden),
         streams=stream_table(busy),
     )
 
@@ -153,22 +160,29 @@ def gpu_name(stream: EventStream, device: int | None) -> str | None:
     return None
 
 
-def _facts(label: str, stream: EventStream, trace: Assembled, first_ns: int) -> SourceFacts:
+def base_time_ns(stream: EventStream) -> int | None:
+    """Returns: what a trace adds to its times to have UTC, None when it does not say [ns]."""
+    base = stream.metadata.get("baseTimeNanoseconds")
+    believed = isinstance(base, int) and _UTC_ALREADY_NS < base < _UTC_BEFORE_NS
+    return base if believed else None
+
+
+def _facts(
+    label: str, stream: EventStream, trace: Assembled, first_ns: int, *, halves: int
+) -> SourceFacts:
     version = stream.metadata.get("schemaVersion")
     host = stream.metadata.get("host_name")
     world = dictionary(stream, "distributedInfo").get("world_size")
-    base = stream.metadata.get("baseTimeNanoseconds")
-    origin = 0 if first_ns > _UTC_ALREADY_NS else base if isinstance(base, int) else None
     return SourceFacts(
         file_name=label,
         kind="torch",
         schema_version=str(version) if version is not None else None,
         host_key=hashlib.sha256(host.encode()).hexdigest() if isinstance(host, str) else None,
-        utc_origin_ns=origin,
-        complete=notes.is_complete(stream),
+        utc_origin_ns=0 if first_ns > _UTC_ALREADY_NS else base_time_ns(stream),
+        complete=notes.is_complete(stream) and not halves,
         events_read=trace.ops.height,
         events_skipped=trace.quarantined.height,
-        world_size=world if isinstance(world, int) and world > 0 else None,
+        world_size=collectives.rank_count(world),
     )
 
 

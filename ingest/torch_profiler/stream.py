@@ -18,7 +18,7 @@ from traceq.ingest.torch_profiler.blocks import Blocks, ahead
 
 PIECE_BYTES = 8 << 20
 _EVENT_BYTES = 16 << 20  # no event is longer
-_UNDECODABLE = (msgspec.MsgspecError, RecursionError)
+UNDECODABLE = (msgspec.MsgspecError, RecursionError)
 _BLANK = b" \t\r\n"
 _BETWEEN = b"," + _BLANK
 _CANDIDATES = 4  # cut places tried before a piece is walked
@@ -143,7 +143,7 @@ class EventStream:
         for end in _last_separators(self._buffer):
             try:
                 batch = _EVENTS.decode(b"[" + self._buffer[:end] + b"]")
-            except _UNDECODABLE:
+            except UNDECODABLE:
                 continue
             self._take(self._buffer.index(b",", end) + 1)
             self._losing = False
@@ -205,7 +205,7 @@ class EventStream:
         for mended in (False, True):
             try:
                 batch.append(_EVENT.decode(repair(text) if mended else text))
-            except _UNDECODABLE:
+            except UNDECODABLE:
                 continue
             self.repaired += mended
             self._losing = False
@@ -235,10 +235,10 @@ class EventStream:
             name = text_of(key)
             try:
                 self.metadata[name] = msgspec.json.decode(value)
-            except _UNDECODABLE:
+            except UNDECODABLE:
                 try:
                     self.metadata[name] = msgspec.json.decode(repair(value))
-                except _UNDECODABLE:
+                except UNDECODABLE:
                     continue
 
 
@@ -337,9 +337,9 @@ def text_of(raw: bytes) -> str:
     """Returns: the text of a raw JSON string; another value, or a damaged string, as it stands."""
     try:
         value = msgspec.json.decode(raw)
-    except _UNDECODABLE:
+    except UNDECODABLE:
         try:
             value = msgspec.json.decode(repair(raw))
-        except _UNDECODABLE:
+        except UNDECODABLE:
             value = None
     return value if isinstance(value, str) else raw.decode("utf-8", "replace").strip('"')
