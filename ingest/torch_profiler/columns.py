@@ -35,7 +35,7 @@ _KINDS = {
     "operator": "cpu_op",
     "trace": "trace",
 }
-_TIMED = frozenset("XBE")
+_HALVES = frozenset("BE")
 DEVICE_KINDS = ("kernel", "copy", "set")
 KIND = pl.Enum(DEVICE_KINDS)
 
@@ -80,6 +80,14 @@ class CallArgs(msgspec.Struct, gc=False):
 COLLECTIVE_FIELDS = CollectiveArgs.__struct_fields__
 
 
+class Categories(dict[str | None, str | None]):
+    """What an event is, by its category as written; None when it is not needed."""
+
+    def __missing__(self, category: str | None) -> str | None:
+        kind = self[category] = _KINDS.get((category or "").lower())
+        return kind
+
+
 @dataclass(slots=True)
 class Numbers:
     """Numbers for texts, in the order in which they are first met."""
@@ -103,6 +111,7 @@ class Columns:
     """Every needed event of a trace, as columns.
 
     Attributes:
+        categories: the categories met so far.
         names: event names by number.
         threads: thread ids by number.
         pids: how often each process id made an API call or ran an operator.
@@ -112,6 +121,7 @@ class Columns:
         halves: begins and ends of such events, written as events of their own [1].
     """
 
+    categories: Categories = field(default_factory=Categories)
     names: Numbers = field(default_factory=Numbers)
     threads: Numbers = field(default_factory=Numbers)
     pids: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
@@ -124,11 +134,13 @@ class Columns:
         """Takes the needed events of a batch."""
         kinds: dict[str, list[Event]] = defaultdict(list)
         for event in batch:
-            if event.ph in _TIMED:
-                kind = _KINDS.get(event.cat or "") or _KINDS.get((event.cat or "").lower())
-                if kind is not None and event.ph == "X":
-                    kinds[kind].append(event)
-                self.halves += kind is not None and event.ph != "X"
+            kind = self.categories[event.cat]
+            if kind is None:
+                continue
+            if event.ph == "X":
+                kinds[kind].append(event)
+            elif event.ph in _HALVES:
+                self.halves += 1
         for kind, events in kinds.items():
             if kind in DEVICE_KINDS:
                 self._add_device(kind, events)
