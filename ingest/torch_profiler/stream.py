@@ -24,6 +24,7 @@ _BETWEEN = b"," + _BLANK
 _CANDIDATES = 4  # cut places tried before a piece is walked
 _SEPARATOR = re.compile(rb"\}\s*,\s*\{")
 _RESTART = re.compile(rb',\s*(?=\{\s*")')  # where an event may begin behind a damaged one
+_AHEAD = re.compile(rb',\s*\{[^{}]*"ph"\s*:')  # an event, as profilers write it
 # A string that does not end takes all the rest, so that no text is scanned twice.
 _STRING = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
 _TOKEN = re.compile(_STRING + rb'|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
@@ -159,7 +160,7 @@ class EventStream:
         batch: list[Event] = []
         at, outcome = 0, "again"
         while outcome == "again":
-            outcome, at = self._walk_objects(batch, at)
+            outcome, at = self._walk_objects(batch, at, final=final)
             left = len(self._buffer) - at
             if outcome == "more" and (final or left > _EVENT_BYTES):
                 if self._buffer[at:].strip(_BETWEEN):
@@ -169,7 +170,7 @@ class EventStream:
         self._take(at)
         return batch, outcome == "ended"
 
-    def _walk_objects(self, batch: list[Event], at: int) -> tuple[str, int]:
+    def _walk_objects(self, batch: list[Event], at: int, *, final: bool) -> tuple[str, int]:
         """Returns: what stopped the walk from `at`, and where to go on.
 
         `ended` is the end of the array, `again` a place behind something damaged, and `more` the
@@ -178,8 +179,10 @@ class EventStream:
         tokens = _TOKEN.finditer(self._buffer, at)
         for token in tokens:
             mark = token.group()[:1]
-            if mark == b"]":
-                return "ended", token.end()
+            if mark == b"]" and not (self._losing and _AHEAD.search(self._buffer, token.end())):
+                # Behind damage it may be of a list inside an event, until no event follows.
+                certain = final or not self._losing
+                return ("ended", token.end()) if certain else ("more", token.start())
             if mark == b"{":
                 at = token.start()
                 whole, end = _rest_of_object(tokens)
