@@ -2,14 +2,13 @@
 
 A trace is cut where one event ends and the next begins, and each piece is decoded on its own, so
 that memory is bounded by a piece. Where a piece does not decode (the array ends inside it, a name
-holds a raw control character, an event is cut), it is walked object by object: every whole event
-is kept, every other is counted with its place.
+holds a raw control character, an event is cut), smaller ones are tried, and the smallest is walked
+object by object: every whole event is kept, every other is counted with its place.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,6 +20,8 @@ _EVENT_BYTES = 16 << 20  # no event is longer
 UNDECODABLE = (msgspec.MsgspecError, RecursionError)
 _BLANK = b" \t\r\n"
 _BETWEEN = b"," + _BLANK
+_WALKED_BYTES = 64 << 10
+_SHRINK = 4  # how much smaller the next piece is that is tried
 _CANDIDATES = 4  # cut places tried before a piece is walked
 _SEPARATOR = re.compile(rb"\}\s*,\s*\{")
 _RESTART = re.compile(rb',\s*(?=\{\s*")')  # where an event may begin behind a damaged one
@@ -77,6 +78,7 @@ class EventStream:
     _buffer: bytes = b""
     _offset: int = 0
     _losing: bool = False
+    _piece_bytes: int = PIECE_BYTES
 
     def __iter__(self) -> Iterator[list[Event]]:
         source = ahead(iter(self.blocks))
@@ -86,21 +88,28 @@ class EventStream:
         ended = False
         for block in source:
             self._buffer += block
-            if len(self._buffer) < PIECE_BYTES:
-                continue
-            batch, ended = self._next_batch()
-            if batch:
-                yield batch
+            ended = yield from self._batches(PIECE_BYTES)
             if ended:
                 break
-        for rest in (self._next_batch, partial(self._walk, final=True)):
-            if not ended:
-                batch, ended = rest()
-                if batch:
-                    yield batch
+        if not ended:
+            ended = yield from self._batches(1)
+        if not ended:
+            batch, ended = self._walk(final=True)
+            if batch:
+                yield batch
         if ended:
             self._buffer += b"".join(source)
         self._read_tail(bare=bare, ended=ended)
+
+    def _batches(self, at_least: int) -> Generator[list[Event], None, bool]:
+        """Yields: batches, while so many bytes are left; returns whether the array ended."""
+        before, ended = -1, False
+        while not ended and len(self._buffer) >= at_least and self._offset > before:
+            before = self._offset
+            batch, ended = self._next_batch()
+            if batch:
+                yield batch
+        return ended
 
     def _take(self, count: int) -> None:
         self._buffer = self._buffer[count:]
@@ -140,18 +149,28 @@ class EventStream:
         return self.found_events
 
     def _next_batch(self) -> tuple[list[Event], bool]:
-        """Returns: the events of the buffer up to its last whole one; whether the array ended."""
-        for end in _last_separators(self._buffer):
-            try:
-                batch = _EVENTS.decode(b"[" + self._buffer[:end] + b"]")
-            except UNDECODABLE:
-                continue
-            self._take(self._buffer.index(b",", end) + 1)
-            self._losing = False
-            return batch, False
+        """Returns: the events of the buffer as far as they decode; whether the array ended."""
+        while True:
+            piece = self._buffer[: self._piece_bytes]
+            for end in _last_separators(piece):
+                try:
+                    batch = _EVENTS.decode(b"[" + piece[:end] + b"]")
+                except UNDECODABLE:
+                    continue
+                self._take(piece.index(b",", end) + 1)
+                self._losing = False
+                self._piece_bytes = len(piece) * _SHRINK
+                return batch, False
+            if len(piece) <= _WALKED_BYTES:
+                break
+            self._piece_bytes = len(piece) // _SHRINK
+        before = self._offset
+        batch, ended = self._walk(final=False, until=len(piece))
+        if ended or self._offset > before:
+            return batch, ended
         return self._walk(final=False)
 
-    def _walk(self, *, final: bool) -> tuple[list[Event], bool]:
+    def _walk(self, *, final: bool, until: int | None = None) -> tuple[list[Event], bool]:
         """Returns: the whole events of the buffer, one by one, and whether the array ended.
 
         What remains is the begin of an event that a later block may end. At the end of the trace,
@@ -160,8 +179,8 @@ class EventStream:
         batch: list[Event] = []
         at, outcome = 0, "again"
         while outcome == "again":
-            outcome, at = self._walk_objects(batch, at, final=final)
-            left = len(self._buffer) - at
+            outcome, at = self._walk_objects(batch, at, until, final=final)
+            left = (until or len(self._buffer)) - at
             if outcome == "more" and (final or left > _EVENT_BYTES):
                 if self._buffer[at:].strip(_BETWEEN):
                     self._lose(at)
@@ -170,13 +189,15 @@ class EventStream:
         self._take(at)
         return batch, outcome == "ended"
 
-    def _walk_objects(self, batch: list[Event], at: int, *, final: bool) -> tuple[str, int]:
-        """Returns: what stopped the walk from `at`, and where to go on.
+    def _walk_objects(
+        self, batch: list[Event], at: int, until: int | None, *, final: bool
+    ) -> tuple[str, int]:
+        """Returns: what stopped the walk from `at` up to `until`, and where to go on.
 
         `ended` is the end of the array, `again` a place behind something damaged, and `more` the
         begin of an event that does not end in the buffer.
         """
-        tokens = _TOKEN.finditer(self._buffer, at)
+        tokens = _TOKEN.finditer(self._buffer, at, len(self._buffer) if until is None else until)
         for token in tokens:
             mark = token.group()[:1]
             if mark == b"]" and not (self._losing and _AHEAD.search(self._buffer, token.end())):
