@@ -77,6 +77,7 @@ class EventStream:
     found_events: bool = False
     _buffer: bytes = b""
     _offset: int = 0
+    _buffer_was_bare: bool = False
     _losing: bool = False
     _piece_bytes: int = PIECE_BYTES
 
@@ -128,8 +129,6 @@ class EventStream:
         if not self.found_events:
             self._enter_array()
         return self._buffer_was_bare
-
-    _buffer_was_bare: bool = False
 
     def _enter_array(self) -> bool:
         start = len(self._buffer) - len(self._buffer.lstrip(b"\xef\xbb\xbf \t\r\n"))
