@@ -574,6 +574,19 @@ class TestRanks:
         run = make_run(trace.write(tmp_path / "a.json"))
         assert run.frame("SELECT utc_origin_ns FROM sources").item() is None
 
+    @pytest.mark.parametrize("rank", [-1, True, "3", 2**70])
+    def test_a_rank_beyond_belief_is_not_stated(
+        self, tmp_path: Path, make_run: RunMaker, rank: Any
+    ) -> None:
+        trace = TorchTrace(rank=rank).kernel(GEMM, 1000, 1100)
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert run.frame("SELECT rank_source FROM ranks").item() != "torch"
+
+    def test_a_device_that_is_not_told_is_unknown(self, tmp_path: Path, make_run: RunMaker) -> None:
+        trace = TorchTrace().kernel(GEMM, 1000, 1100, device="x", event={"pid": "unknown"})
+        run = make_run(trace.write(tmp_path / "a.json"))
+        assert run.frame("SELECT rank, device FROM ranks").rows() == [(0, None)]
+
     def test_a_correlation_of_zero_links_nothing(self, tmp_path: Path, make_run: RunMaker) -> None:
         trace = TorchTrace().kernel(GEMM, 1000, 1100, correlation=0)
         run = make_run(trace.write(tmp_path / "a.json"))

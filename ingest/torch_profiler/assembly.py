@@ -108,7 +108,11 @@ def _gpu(context: Context, device: pl.DataFrame, steps: pl.DataFrame) -> Assembl
 def _of_own_device(ops: pl.DataFrame) -> pl.DataFrame:
     """Returns: the operations of the only device that ran kernels; all, where that is not one."""
     own = ops.filter(pl.col("kind") == "kernel")["device"].unique()
-    return ops.filter(pl.col("device") == own.item()) if len(own) == 1 else ops
+    return (
+        ops.filter(pl.col("device").eq_missing(pl.lit(own.item(), pl.Int64)))
+        if len(own) == 1
+        else ops
+    )
 
 
 def _calls(context: Context) -> pl.DataFrame:

@@ -137,7 +137,7 @@ def _ranks(value: Any) -> tuple[int, ...] | None:  # noqa: ANN401
         value = [int(n) for n in _LISTED.findall(value)]
     if not isinstance(value, list):
         return None
-    ranks = [n for n in map(_count, value) if n is not None and n < _MOST_RANKS]
+    ranks = [n for n in map(rank_number, value) if n is not None]
     return tuple(ranks) if ranks and len(ranks) == len(value) else None
 
 
@@ -145,6 +145,12 @@ def _count(value: Any) -> int | None:  # noqa: ANN401
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
         return value
     return None
+
+
+def rank_number(value: Any) -> int | None:  # noqa: ANN401
+    """Returns: a rank as recorded, None when it cannot be one [id]."""
+    number = _count(value)
+    return number if number is not None and number < _MOST_RANKS else None
 
 
 def rank_count(value: Any) -> int | None:  # noqa: ANN401

@@ -180,7 +180,9 @@ class Columns:
                 "kind": pl.repeat(kind, len(events), dtype=KIND, eager=True),
                 "device": _or_else([a.device for a in arguments], [e.pid for e in events]),
                 "context": integers([a.context for a in arguments]),
-                "stream": _or_else([a.stream for a in arguments], [e.tid for e in events]),
+                "stream": _or_else(
+                    [a.stream for a in arguments], [e.tid for e in events]
+                ).fill_null(0),
                 "correlation": integers([a.correlation for a in arguments]),
                 "bytes": integers([a.bytes for a in arguments]),
                 "collective": index,
@@ -241,11 +243,11 @@ def _decoded_alone(raw: bytes, shape: type[Any]) -> Any:  # noqa: ANN401
 
 
 def _or_else(values: list[Any], raws: list[msgspec.Raw]) -> pl.Series:
-    """Returns: whole numbers; a missing one is the id that its row stands under, else 0."""
+    """Returns: whole numbers; a missing one is the id that its row stands under."""
     numbers = integers(values)
     if numbers.null_count():
         numbers = numbers.zip_with(numbers.is_not_null(), integers([_as_integer(r) for r in raws]))
-    return numbers.fill_null(0)
+    return numbers
 
 
 def _as_integer(raw: bytes) -> int | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from traceq.config import ReadOptions
 from traceq.ingest.tables import Answer
+from traceq.ingest.torch_profiler.collectives import rank_count, rank_number
 from traceq.ingest.torch_profiler.context import Assembled
 from traceq.ingest.torch_profiler.notes import ARGS_HINT, CUT_HINT, STEPS_HINT, is_complete
 from traceq.ingest.torch_profiler.reader import assemble_file, base_time_ns, dictionary, gpu_name
@@ -81,11 +82,11 @@ def _gpu(stream: EventStream, trace: Assembled) -> Answer:
 def _rank(stream: EventStream) -> Answer:
     question = "Which rank is it?"
     info = dictionary(stream, "distributedInfo")
-    rank, world = info.get("rank"), info.get("world_size")
-    if not isinstance(rank, int):
+    rank, world = rank_number(info.get("rank")), rank_count(info.get("world_size"))
+    if rank is None:
         remedy = "give it with --rank-map FILE=RANK, or put rank<N> into the file name"
         return Answer(question, "no", "distributedInfo does not say", remedy)
-    of = f" of {world}" if isinstance(world, int) else " of an unknown number"
+    of = f" of {world}" if world is not None else " of an unknown number"
     return Answer(question, "yes", f"rank {rank}{of}")
 
 

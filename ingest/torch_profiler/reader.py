@@ -130,9 +130,8 @@ def _rank(
 ) -> RankTable:
     hidden = Hidden(pl.DataFrame(schema=SPAN_SCHEMA), everywhere=trace.lost_graphs > 0)
     busy = activities(ops)
-    stated = dictionary(stream, "distributedInfo").get("rank")
-    alone = trace.ops["device"].n_unique() == 1
-    known = alone and isinstance(stated, int) and not isinstance(stated, bool)
+    stated = collectives.rank_number(dictionary(stream, "distributedInfo").get("rank"))
+    known = stated is not None and trace.ops["device"].n_unique() == 1
     placed = trace.device_steps.filter(pl.col("device").eq_missing(pl.lit(device, pl.Int64))).drop(
         "device"
     )
