@@ -15,10 +15,12 @@ class Clock:
     Attributes:
         offset_ns: correction to add to its times [ns].
         residual_p95_ns: 95th percentile of how far its ends then lie from the others' [ns].
+        collectives: how many collectives that rests on [1].
     """
 
     offset_ns: int
     residual_p95_ns: int
+    collectives: int
 
 
 def align_clocks(ends: pl.DataFrame) -> dict[int, Clock]:
@@ -69,6 +71,9 @@ def _with_residuals(ends: pl.DataFrame, offsets: dict[int, int]) -> dict[int, Cl
     residuals = (
         ends.with_columns(residual_ns=(pl.col("end_ns") - middle).abs())
         .group_by("clock")
-        .agg(pl.col("residual_ns").quantile(0.95, "higher").round().cast(pl.Int64))
+        .agg(
+            pl.col("residual_ns").quantile(0.95, "higher").round().cast(pl.Int64),
+            pl.col("collective_id").n_unique(),
+        )
     )
-    return {clock: Clock(offsets[clock], residual) for clock, residual in residuals.iter_rows()}
+    return {clock: Clock(offsets[clock], *rest) for clock, *rest in residuals.iter_rows()}

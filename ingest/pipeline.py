@@ -21,7 +21,9 @@ import polars as pl
 
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
+from traceq.ingest.baselines import read_baselines
 from traceq.ingest.detect import Source, find_sources, plain_file
+from traceq.ingest.logged import read_logs
 from traceq.ingest.nsys.reader import read_nsys
 from traceq.ingest.publish import Heading, write_run
 from traceq.ingest.ranks import ranks_of_user
@@ -76,6 +78,8 @@ def ingest_run(
     refuse_taken(run_path)
     found = find_sources(paths)
     user_ranks = ranks_of_user(options.rank_map, found.sources)
+    baselines, useless = read_baselines(options.baselines)
+    logs, unread = read_logs(options.nccl_logs)
     with (
         tempfile.TemporaryDirectory(prefix="traceq-") as folder,
         _workers(executor, len(found.sources), jobs) as workers,
@@ -86,11 +90,11 @@ def ingest_run(
             else _read_there(found.sources, Path(folder), options, workers, on_progress)
         )
         tables, failures = _collect(outcomes, user_ranks)
-        failures = [*found.failures, *failures]
+        failures = [*found.failures, *failures, *useless, *unread]
         if not tables:
             raise _all_failed(failures)
         with create(run_path) as writer:
-            write_run(writer, tables, failures, Heading(name, options))
+            write_run(writer, tables, failures, Heading(name, options, baselines, logs))
     return Ingested(run_path, failures)
 
 

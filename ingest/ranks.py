@@ -59,15 +59,19 @@ def number_ranks(
     """Returns: every rank with its number, in order, and what to know about the numbers.
 
     A number is taken from the user, else from what the source states, else from its file name, else
-    the ranks left over are counted in order of source, process and device, which is said.
+    the ranks left over are counted in order of source, process and device, which is said. Ranks in
+    NCCL's largest communicators do not count where two are equal: then these are not the job.
 
     Raises:
         SourceError: two sources claim one rank, or a mapped source holds several.
     """
+    by_nccl = [t.rank for s in sources for t in s.ranks if t.rank_source == "nccl_init"]
+    whole_job = len(set(by_nccl)) == len(by_nccl)
     numbered: list[Numbered] = []
     left_over: list[Numbered] = []
     for position, source in enumerate(sources):
-        for key, table in enumerate(source.ranks):
+        for key, each in enumerate(source.ranks):
+            table = each if whole_job else _without_nccl(each)
             rank, origin = _number(source, table)
             entry = Numbered(rank if rank is not None else -1, origin, position, key, table)
             (left_over if rank is None else numbered).append(entry)
@@ -76,6 +80,13 @@ def number_ranks(
     free = (rank for rank in range(len(taken) + len(left_over)) if rank not in taken)
     numbered += [replace(entry, rank=rank) for entry, rank in zip(left_over, free, strict=False)]
     return sorted(numbered, key=lambda entry: entry.rank), _notes(numbered, sources)
+
+
+def _without_nccl(table: RankTable) -> RankTable:
+    if table.rank_source != "nccl_init":
+        return table
+    rank, origin = table.fallback or (None, None)
+    return replace(table, rank=rank, rank_source=origin)
 
 
 def _number(source: SourceTables, table: RankTable) -> tuple[int | None, str]:

@@ -50,6 +50,27 @@ COLLECTIVE_SCHEMA = pl.Schema(
         "dtype": pl.String(),
         "wire_bytes": pl.Int64(),
         "size_source": pl.String(),
+        # What an NCCL call states: bytes from which S follows once the group is known, and the
+        # number of peers that a group of sends went to, when they are 0, 1, ... without a gap.
+        "payload_bytes": pl.Int64(),
+        "sent_peers": pl.Int32(),
+        # Of an exchange, what this rank sent and received.
+        "send_bytes": pl.Int64(),
+        "recv_bytes": pl.Int64(),
+    }
+)
+
+# What the rank did from the end of the previous collective of the communicator, which all ranks
+# left together, to the start of this one; and how much of the operation no compute hid.
+LEAD_SCHEMA = pl.Schema(
+    {
+        "lead_compute_ns": pl.Int64(),
+        "lead_comm_ns": pl.Int64(),
+        "lead_copy_ns": pl.Int64(),
+        "lead_idle_ns": pl.Int64(),
+        "lead_ops": pl.Int64(),
+        "lead_signature": pl.Int64(),
+        "exposed_ns": pl.Int64(),
     }
 )
 
@@ -62,6 +83,22 @@ COMM_SCHEMA = pl.Schema(
         "end_ns": pl.Int64(),
         "local_id": pl.Int32(),
         **COLLECTIVE_SCHEMA,
+        **LEAD_SCHEMA,
+    }
+)
+
+# Who said to be which rank of which communicator, and when: NCCL's own ranges.
+MEMBERS_SCHEMA = pl.Schema(
+    {
+        "key": pl.Int32(),
+        "start_ns": pl.Int64(),
+        "kind": pl.String(),
+        "comm": pl.String(),
+        "parent": pl.String(),
+        "nranks": pl.Int32(),
+        "comm_rank": pl.Int32(),
+        "color": pl.Int32(),
+        "split_key": pl.Int32(),
     }
 )
 
@@ -114,6 +151,7 @@ class RankTable:
         gpu_name: GPU model, None when unknown.
         rank: rank number that the source states, None when it states none.
         rank_source: where that number came from.
+        fallback: rank and where it came from, should that of NCCL be one of a part of the job.
         local_rank: rank inside the host, None when unknown.
         first_ns: first device start [ns].
         timings: one row per window, columns of `rank_timings` less `rank`.
@@ -130,6 +168,7 @@ class RankTable:
     first_ns: int
     timings: pl.DataFrame
     streams: pl.DataFrame
+    fallback: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +176,7 @@ class SourceTables:
     """One source, read: facts, ranks, names, communication, and the part with all operations.
 
     `communicators` has one row per group that was used: comm_id, name, description, group_size,
-    ranks.
+    ranks. `members` says who is in which communicator (`MEMBERS_SCHEMA`).
     """
 
     facts: SourceFacts
@@ -147,6 +186,7 @@ class SourceTables:
     part: Path
     diagnostics: list[Diagnostic] = field(default_factory=list)
     communicators: list[dict[str, Any]] = field(default_factory=list)
+    members: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=MEMBERS_SCHEMA))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ TIMINGS_SCHEMA = pl.Schema(
         "end_ns": pl.Int64,
         **dict.fromkeys(PARTS, pl.Int64),
         **dict.fromkeys(RATIOS, pl.Float64),
+        "transfer_comm_ns": pl.Int64,
+        "transfer_overlap_ns": pl.Int64,
         "transfer_overlap_ratio": pl.Float64,
         "reason": pl.String,
     }
@@ -134,8 +136,8 @@ def rank_timings(
         hidden: device work whose kernels are not there.
     """
     spans = Intervals(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
-    compute = _union(busy, "compute", None)
-    parts = account(compute, _union(busy, "comm"), _union(busy, "copy"), spans)
+    compute = union_of(busy, "compute", None)
+    parts = account(compute, union_of(busy, "comm"), union_of(busy, "copy"), spans)
     unnamed = any(each.activity is None for each in busy)
     reason = (
         pl.when("is_hidden")
@@ -158,13 +160,16 @@ def rank_timings(
             comm_fraction=_ratio("comm_ns", "window_ns"),
             exposed_comm_fraction=_ratio("exposed_comm_ns", "window_ns"),
             overlap_ratio=_ratio("overlap_ns", "comm_ns"),
+            transfer_comm_ns=pl.lit(None, pl.Int64),
+            transfer_overlap_ns=pl.lit(None, pl.Int64),
             transfer_overlap_ratio=pl.lit(None, pl.Float64),
         )
         .select(TIMINGS_SCHEMA.keys())
     )
 
 
-def _union(busy: list[Activity], *names: str | None) -> Union:
+def union_of(busy: list[Activity], *names: str | None) -> Union:
+    """Returns: the busy time of some classes together, over all streams."""
     return Union.of(*(each.union.islands for each in busy if each.activity in names))
 
 
@@ -212,8 +217,8 @@ def _stream_row(context: int | None, stream: int, busy: list[Activity]) -> tuple
         None if unnamed else role,
         sum(each.ops for each in busy),
         everything.total_ns,
-        None if unnamed else _union(busy, "comm").total_ns,
-        None if unnamed else _union(busy, "compute").total_ns,
+        None if unnamed else union_of(busy, "comm").total_ns,
+        None if unnamed else union_of(busy, "compute").total_ns,
         int(everything.start_ns[0]),
         int(everything.end_ns[-1]),
     )

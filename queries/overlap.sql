@@ -1,7 +1,7 @@
 -- overlap: how much of the communication is hidden behind compute, and which streams share work?
 --
--- A stream that runs both communication and compute cannot overlap them. Whether waiting for a late
--- rank is part of the ratio is shown by transfer_overlap_ratio, once collectives are matched.
+-- A stream that runs both communication and compute cannot overlap them. transfer_overlap_ratio
+-- leaves out the waiting for a late rank, which would make the late rank look best.
 --
 -- param scope VARCHAR = 'capture': which windows of each rank: capture or step
 -- column rank INTEGER [id]: global rank
@@ -9,7 +9,7 @@
 -- column overlap_ns BIGINT [ns] in 0..inf: time in which compute ran too
 -- column exposed_comm_ns BIGINT [ns] in 0..inf: comm_ns - overlap_ns
 -- column overlap_ratio DOUBLE [1] in 0..1: overlap_ns / comm_ns; NULL without communication
--- column transfer_overlap_ratio DOUBLE [1] in 0..1: the same with waiting left out; NULL until matched
+-- column transfer_overlap_ratio DOUBLE [1] in 0..1: the same with waiting left out; NULL without matched collectives
 -- column comm_streams BIGINT[] [id]: streams that ran communication, over the whole capture
 -- column compute_streams BIGINT[] [id]: streams that ran compute, over the whole capture
 -- column shared_streams BIGINT[] [id]: streams that ran both, over the whole capture
@@ -20,8 +20,8 @@ WITH timed AS (
         rank,
         CASE WHEN count(comm_ns) = count(*) THEN sum(comm_ns)::BIGINT END AS comm_ns,
         CASE WHEN count(overlap_ns) = count(*) THEN sum(overlap_ns)::BIGINT END AS overlap_ns,
-        CASE WHEN count(transfer_overlap_ratio) = count(*)
-            THEN sum(transfer_overlap_ratio * comm_ns) / nullif(sum(comm_ns), 0)
+        CASE WHEN count(transfer_comm_ns) = count(*)
+            THEN sum(transfer_overlap_ns) / nullif(sum(transfer_comm_ns), 0)
         END AS transfer_overlap_ratio
     FROM rank_timings
     WHERE scope = coalesce(getvariable('scope'), 'capture')

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.traces import sample
+from tests.traces.workload import Phase, Workload
 from traceq.config import ReadOptions
 from traceq.ingest.pipeline import ingest_run
 from traceq.runfile import Run, open_run
@@ -49,6 +50,17 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two_ranks")
     sample.write(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def sized_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Two ranks whose all_reduces are of three sizes, with 5 us a step and 100 GB/s."""
+    folder = tmp_path_factory.mktemp("sized")
+    phases = [Phase("all_reduce", 4**k << 20, 10_000 + (4**k << 20) // 100) for k in range(3)]
+    sources = Workload(ranks=2, per_node=2, steps=3, phases=phases).write_torch(folder)
+    ingest_run(sources, folder / "run.duckdb")
+    with open_run(folder / "run.duckdb") as run:
+        yield run
 
 
 @pytest.fixture(scope="session")

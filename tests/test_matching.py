@@ -16,12 +16,13 @@ SCHEMA = {
     "seq": pl.Int64,
     "group_size": pl.Int32,
     "bytes": pl.Int64,
+    "clock": pl.Int64,
 }
 
 
 def calls(*rows: Call, comm: str | None = "0 [0-1]", size: int | None = 2) -> pl.DataFrame:
     return pl.DataFrame(
-        [(*row, comm, None, size, 1024) for row in rows], schema=SCHEMA, orient="row"
+        [(*row, comm, None, size, 1024, 0) for row in rows], schema=SCHEMA, orient="row"
     )
 
 
@@ -59,9 +60,18 @@ def test_sequence_numbers_beat_the_order() -> None:
     ]
 
 
-def test_without_numbers_uneven_counts_are_left_unmatched() -> None:
-    rows = calls((0, "all_reduce", 0, 10), (0, "all_reduce", 20, 30), (1, "all_reduce", 20, 26))
-    assert told(rows) == [(None, "unmatched", None, None)] * 3
+def test_a_rank_that_lost_a_call_is_laid_against_the_others() -> None:
+    rows = calls((0, "all_reduce", 0, 10), (0, "all_reduce", 20, 30), (1, "all_reduce", 20, 28))
+    assert told(rows) == [(0, "partial", 10, None), (1, "matched", 8, 2), (1, "matched", 8, 0)]
+
+
+def test_a_call_that_may_be_either_of_two_stays_unmatched() -> None:
+    rows = calls((0, "all_reduce", 0, 10), (0, "all_reduce", 20, 30), (1, "all_reduce", 10, 20))
+    assert [row[1] for row in told(rows)] == ["partial", "partial", "unmatched"]
+    other_clock = calls(
+        (0, "all_reduce", 0, 10), (0, "all_reduce", 20, 30), (1, "all_reduce", 20, 28)
+    ).with_columns(clock=pl.Series([0, 0, 1]))
+    assert [row[1] for row in told(other_clock)] == ["partial", "partial", "unmatched"]
 
 
 def test_a_group_with_missing_ranks_is_partial() -> None:
@@ -116,7 +126,7 @@ def test_a_clock_is_shifted_by_the_median_of_its_ends() -> None:
 
 def test_clocks_are_reached_through_others() -> None:
     found = align_clocks(ends((0, 0, 100), (0, 1, 600), (1, 1, 2600), (1, 2, 2000)))
-    assert found == {0: Clock(0, 0), 1: Clock(-500, 0), 2: Clock(100, 0)}
+    assert found == {0: Clock(0, 0, 1), 1: Clock(-500, 0, 2), 2: Clock(100, 0, 1)}
 
 
 def test_clocks_that_share_nothing_stay_unaligned() -> None:

@@ -428,7 +428,7 @@ class TestNcclLaunches:
         export.copy("PtoP", 1400, 1500, launch=990)
         run = make_run(export.write(tmp_path / "a.sqlite"))
         assert [c for (c,) in ops(run, "o.class")] == ["comm", "copy", "copy"]
-        assert run.frame("SELECT op, start_ns FROM nccl_kernels").rows() == [("unknown", 0)]
+        assert run.frame("SELECT op, start_ns FROM nccl_kernels").rows() == [("all_gather", 0)]
 
     def test_calls_on_another_thread_are_not_inside(
         self, tmp_path: Path, make_run: RunMaker

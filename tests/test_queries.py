@@ -61,9 +61,15 @@ class TestHeader:
             re.findall(r"coalesce\(getvariable\(", query.sql)
         )
 
-    def test_keys_are_unique_and_ranges_hold(self, query: Query, sample_run: Run) -> None:
-        frame = run_query(sample_run, query.name)
-        assert frame.height > 0
+    def test_keys_are_unique_and_ranges_hold(
+        self, query: Query, sample_run: Run, sized_run: Run
+    ) -> None:
+        frames = [run_query(run, query.name) for run in (sample_run, sized_run)]
+        assert sum(frame.height for frame in frames) > 0
+        for frame in frames:
+            self.holds(query, frame)
+
+    def holds(self, query: Query, frame: pl.DataFrame) -> None:
         assert frame.select(query.key).is_unique().all()
         for column in query.columns:
             values = frame[column.name].drop_nulls()
@@ -97,6 +103,38 @@ class TestAnswers:
         ]
         assert frame["comm_fraction"].to_list() == [500 / 950, 500 / 1100, 4000 / 8200]
         assert frame["overlap_ratio"].to_list() == [0.4, 0.6, 0.5]
+
+    def test_latency_and_bandwidth_of_a_ring(self, sized_run: Run) -> None:
+        rows = run_query(sized_run, "latency_bandwidth", {"ranks": 8}).to_dicts()
+        assert [row["bucket_bytes"] for row in rows] == [1 << 20, 4 << 20, 16 << 20]
+        for row in rows:
+            # Two ranks: two steps, and each sends S. Eight: 14 steps, and 1.75 S.
+            assert row["alpha_us"] == pytest.approx(5, rel=1e-3)
+            assert row["beta_gbps"] == pytest.approx(100, rel=1e-3)
+            expected = 10_000 + row["bucket_bytes"] / 100
+            assert row["model_ns"] == pytest.approx(expected, rel=1e-3)
+            assert row["latency_fraction"] == pytest.approx(10_000 / expected, rel=1e-3)
+            predicted = 14 * 5_000 + 1.75 * row["bucket_bytes"] / 100
+            assert row["predicted_ns"] == pytest.approx(predicted, rel=1e-3)
+
+    def test_bus_bandwidth_against_the_peak(self, sample_run: Run) -> None:
+        (row,) = run_query(sample_run, "busbw").to_dicts()
+        assert (row["op"], row["group_size"], row["link"]) == ("all_reduce", 2, "intra")
+        assert row["busbw_gbps"] == row["algbw_gbps"] == (64 << 20) / 500_000
+        assert (row["peak_gbps"], row["peak_source"]) == (450, "NVLink 4")
+        assert row["efficiency"] == row["busbw_gbps"] / 450
+        assert (row["call_count"], row["collective_count"]) == (8, 4)
+
+    def test_exposed_communication_and_its_neighbours(self, sample_run: Run) -> None:
+        rows = run_query(sample_run, "top_exposed", {"k": 4}).to_dicts()
+        assert {(row["rank"], row["exposed_ns"]) for row in rows} == {(0, 300_000)}
+        assert {row["before_name"] for row in rows} == {"gemm_bf16"}
+
+    def test_what_each_rank_sends(self, sample_run: Run) -> None:
+        rows = run_query(sample_run, "volume").to_dicts()
+        assert [(r["rank"], r["step_count"], r["step_wire_bytes"]) for r in rows] == [
+            (0, 4, 64 << 20), (1, 4, 64 << 20),
+        ]  # fmt: skip
 
     def test_a_ratio_of_the_run_is_one_of_sums(self, tmp_path: Path, make_run: RunMaker) -> None:
         exports = []
@@ -169,7 +207,7 @@ class TestRunning:
         ("name", "parameters", "message"),
         [
             ("comm_fractoin", {}, "no such query; did you mean comm_fraction?"),
-            ("zzz", {}, "no such query; there are: comm_fraction"),
+            ("zzz", {}, "no such query; there are: busbw, collectives, comm_fraction"),
             ("comm_fraction", {"scop": "step"}, "no parameter scop; did you mean scope?"),
             ("streams", {"k": 1}, "no parameter k; it takes none"),
             ("top_kernels", {"k": "many"}, "'many' is not of type INTEGER"),

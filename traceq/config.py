@@ -1,5 +1,6 @@
 """Options that change numbers: from traceq.toml, then from the command line."""
 
+import math
 import re
 import tomllib
 import warnings
@@ -22,7 +23,15 @@ class ReadOptions:
         comm_patterns: further regular expressions of communication kernels.
         p2p_as_comm: count peer-to-peer copies as communication.
         rank_map: rank of a source, by its file name or the end of its path.
-        nranks: ranks of the whole job, where no source tells it.
+        nranks: ranks of the whole job, where no source tells it; and of a communicator whose
+            size no source tells, where each rank uses one.
+        link_peak: peak per GPU and direction [GB/s] by link: `intra`, `inter`, or `any`.
+        gpu: GPU model, where sources do not tell it.
+        baselines: outputs of nccl-tests to compare with, each a file or OP=FILE.
+        nccl_logs: NCCL_DEBUG logs with sizes of the same run.
+        keep_warmup: count warm-up calls too.
+        straggler_fraction: share of its window by which a straggler is late, at least.
+        straggler_p: chance under which a straggler's lateness is no accident.
     """
 
     step_pattern: str | None = None
@@ -30,16 +39,32 @@ class ReadOptions:
     p2p_as_comm: bool = False
     rank_map: dict[str, int] = field(default_factory=dict)
     nranks: int | None = None
+    link_peak: dict[str, float] = field(default_factory=dict)
+    gpu: str | None = None
+    baselines: tuple[str, ...] = ()
+    nccl_logs: tuple[str, ...] = ()
+    keep_warmup: bool = False
+    straggler_fraction: float = 0.01
+    straggler_p: float = 0.05
 
     def as_json(self) -> dict[str, Any]:
         """Returns: the options as plain data, for the run file; without names of files."""
-        return {name: value for name, value in asdict(self).items() if name != "rank_map"}
+        return {name: value for name, value in asdict(self).items() if name not in _FILES}
 
+
+_FILES = ("rank_map", "baselines", "nccl_logs")
+LINKS = ("intra", "inter", "any")
 
 _KEYS: dict[str, dict[str, tuple[str, type]]] = {
     "steps": {"pattern": ("step_pattern", str)},
     "communication": {"patterns": ("comm_patterns", list), "p2p_as_comm": ("p2p_as_comm", bool)},
     "ranks": {"nranks": ("nranks", int)},
+    "links": {"peak_gbps": ("link_peak", dict), "gpu": ("gpu", str)},
+    "stragglers": {
+        "fraction": ("straggler_fraction", float),
+        "p_value": ("straggler_p", float),
+        "keep_warmup": ("keep_warmup", bool),
+    },
 }
 
 
@@ -72,10 +97,10 @@ def load_options(path: Path | None) -> ReadOptions:
 
 
 def checked(options: ReadOptions) -> ReadOptions:
-    """Returns: the options, once every pattern in them compiles, here and in polars.
+    """Returns: the options, once every pattern compiles, here and in polars, and numbers are sane.
 
     Raises:
-        ConfigError: a pattern is not a regular expression.
+        ConfigError: a pattern is not a regular expression, or a number cannot be.
     """
     import polars as pl  # noqa: PLC0415  # not needed where nothing is read
 
@@ -93,4 +118,14 @@ def checked(options: ReadOptions) -> ReadOptions:
     if options.nranks is not None and not 1 <= options.nranks <= LARGEST_RANK + 1:
         message = f"nranks = {options.nranks}: must be from 1 to {LARGEST_RANK + 1}"
         raise ConfigError(message)
+    for link, peak in options.link_peak.items():
+        number = isinstance(peak, int | float) and not isinstance(peak, bool)
+        if link not in LINKS or not number or not 0 < peak < math.inf:
+            message = f"link peak {link} = {peak}: must be GB/s above 0 for {', '.join(LINKS)}"
+            raise ConfigError(message)
+    for name in ("straggler_fraction", "straggler_p"):
+        value = getattr(options, name)
+        if not 0 < value <= 1:
+            message = f"{name} = {value}: must be above 0 and at most 1"
+            raise ConfigError(message)
     return options

@@ -1,12 +1,15 @@
 """The report of a run as plain data: numbers of the canned queries, their window and coverage."""
 
+import json
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import polars as pl
 
-from traceq.model.collectives import Op, algbw_gbps, busbw_gbps
+from traceq.findings import find_all
+from traceq.findings.facts import Facts
+from traceq.model.collectives import Op, wire_bytes
 from traceq.model.reasons import REASONS
 from traceq.model.timing import PARTS, RATIOS
 from traceq.query import run_query
@@ -37,9 +40,11 @@ class Report:
         streams: one row per stream of each rank.
         kernels: the names that took most time.
         collectives: one row per kind of communication.
-        stragglers: empty until collectives are matched.
+        stragglers: one row per rank that took part in matched collectives.
         matching: how many communication operations are matched, and the clocks.
-        findings: empty until there are rules.
+        latency_bandwidth: one row per kind of collective whose times could be fitted.
+        volume: bytes each rank sends per step, and what the layout should send.
+        findings: what costs time, most first.
         diagnostics: what was noticed about the data.
         gates: empty without gates.
     """
@@ -57,9 +62,11 @@ class Report:
     kernels: list[Row]
     collectives: list[Row]
     matching: Row
+    latency_bandwidth: list[Row]
+    volume: Row
     diagnostics: list[Row]
-    stragglers: list[Row] = field(default_factory=list)
-    findings: list[Row] = field(default_factory=list)
+    stragglers: list[Row]
+    findings: list[Row]
     gates: list[Row] = field(default_factory=list)
 
     @property
@@ -69,15 +76,33 @@ class Report:
         return not unread and all(source["complete"] for source in self.sources)
 
 
-def build_report(run: Run) -> Report:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A data-parallel model, to tell what each step should send.
+
+    Attributes:
+        parameters: how many it has [1].
+        element_bytes: bytes of one [bytes].
+    """
+
+    parameters: int
+    element_bytes: int
+
+
+def build_report(run: Run, layout: Layout | None = None) -> Report:
     """Returns: the report of a run.
 
     The headline is over all steps when every rank has at least three, else over the capture.
+
+    Args:
+        run: an open run file.
+        layout: the model, to compare what each step sends with what it should.
 
     Raises:
         QueryError: the run file is damaged.
     """
     identity = run.frame("SELECT * FROM run").to_dicts()[0]
+    options = json.loads(identity["config"])
     ranks = run.frame("SELECT * FROM ranks ORDER BY rank")
     steps = run_query(run, "step_times")
     scope = _headline_scope(ranks, steps)
@@ -87,11 +112,27 @@ def build_report(run: Run) -> Report:
     by_rank = timings.drop_nulls("rank").join(
         overlap.select("rank", "transfer_overlap_ratio"), on="rank"
     )
-    collectives = _collectives(run)
-    metrics, reasons = _metrics(total, steps, ranks)
+    collectives = _collectives(run, options)
+    stragglers = _stragglers(run, scope, options)
+    metrics, reasons = _metrics(total, steps)
+    transfers = _transfers(run, scope)
+    _across_ranks(metrics, reasons, transfers, stragglers, several=ranks.height > 1)
     # One number for all operations would mean nothing: bandwidths are told by operation and size.
     for name in ("busbw_gbps", "efficiency"):
         metrics[name], reasons[name] = None, "by_operation" if collectives else "no_comm"
+    latency = run_query(run, "latency_bandwidth").to_dicts()
+    streams = run_query(run, "streams").to_dicts()
+    diagnostics = _diagnostics(run)
+    facts = Facts(
+        metrics=metrics,
+        transfer_exposed_ns=transfers["exposed_ns"],
+        collectives=collectives,
+        stragglers=stragglers,
+        latency=latency,
+        imbalance=run_query(run, "imbalance", {"scope": scope}).to_dicts(),
+        streams=streams,
+        diagnostics=diagnostics,
+    )
     return Report(
         name=identity["name"],
         traceq_version=identity["traceq_version"],
@@ -102,11 +143,15 @@ def build_report(run: Run) -> Report:
         spread=_spread(by_rank),
         ranks=_ranks(run, ranks, by_rank),
         steps=_steps(run),
-        streams=run_query(run, "streams").to_dicts(),
+        streams=streams,
         kernels=run_query(run, "top_kernels", {"k": 10}).to_dicts(),
         collectives=collectives,
         matching=_matching(run),
-        diagnostics=_diagnostics(run),
+        latency_bandwidth=latency,
+        volume=_volume(run, layout, ranks=identity["world_size"]),
+        diagnostics=diagnostics,
+        stragglers=stragglers,
+        findings=[finding.as_json() for finding in find_all(facts)],
     )
 
 
@@ -137,9 +182,7 @@ def _missing(world: int, present: list[int]) -> list[int]:
     return list(islice(absent, _MOST_MISSING))
 
 
-def _metrics(
-    total: Row, steps: pl.DataFrame, ranks: pl.DataFrame
-) -> tuple[dict[str, Any], dict[str, str]]:
+def _metrics(total: Row, steps: pl.DataFrame) -> tuple[dict[str, Any], dict[str, str]]:
     metrics: dict[str, Any] = {name: total[name] for name in (*PARTS, *RATIOS)}
     cause = total["reason"]
     reasons = {name: cause for name in metrics if metrics[name] is None and cause}
@@ -152,11 +195,52 @@ def _metrics(
     metrics["step_time_ms"] = None if step_ns is None else step_ns / 1e6
     if step_ns is None:
         reasons["step_time_ms"] = "no_steps"
-    no_comm = total["comm_ns"] == 0
-    across = "no_comm" if no_comm else "single_rank" if ranks.height == 1 else "unmatched"
-    for name in ("transfer_overlap_ratio", "straggler_fraction"):
-        metrics[name], reasons[name] = None, across
     return metrics, reasons
+
+
+def _transfers(run: Run, scope: str) -> Row:
+    """Returns: communication less waiting over all windows: comm_ns, overlap_ns, exposed_ns [ns].
+
+    All are None where a rank has no matched collective although it communicates.
+    """
+    sums = run.frame(
+        """
+        SELECT sum(transfer_comm_ns)::BIGINT AS comm_ns,
+               sum(transfer_overlap_ns)::BIGINT AS overlap_ns,
+               bool_and(transfer_comm_ns IS NOT NULL OR comm_ns = 0) AS known
+        FROM rank_timings WHERE scope = getvariable('scope')
+        """,
+        {"scope": scope},
+    ).to_dicts()[0]
+    if not sums["known"] or sums["comm_ns"] is None:
+        return dict.fromkeys(("comm_ns", "overlap_ns", "exposed_ns"))
+    exposed = sums["comm_ns"] - sums["overlap_ns"]
+    return {"comm_ns": sums["comm_ns"], "overlap_ns": sums["overlap_ns"], "exposed_ns": exposed}
+
+
+def _across_ranks(
+    metrics: Row, reasons: dict[str, str], transfers: Row, stragglers: list[Row], *, several: bool
+) -> None:
+    """Adds the metrics that need several ranks, or why they are unknown."""
+    why = "no_comm" if metrics["comm_ns"] == 0 else "unmatched" if several else "single_rank"
+    comm, overlap = transfers["comm_ns"], transfers["overlap_ns"]
+    metrics["transfer_overlap_ratio"] = overlap / comm if comm else None
+    late = [row["straggler_fraction"] for row in stragglers if row["straggler"]]
+    metrics["straggler_fraction"] = max(late, default=0.0) if stragglers else None
+    for name in ("transfer_overlap_ratio", "straggler_fraction"):
+        if metrics[name] is None:
+            reasons[name] = why
+
+
+def _stragglers(run: Run, scope: str, options: Row) -> list[Row]:
+    parameters = {
+        "scope": scope,
+        "warmup": int(options["keep_warmup"]),
+        "fraction": options["straggler_fraction"],
+        "p": options["straggler_p"],
+    }
+    names = {"collective_count": "collectives", "last_fraction": "share_last"}
+    return run_query(run, "stragglers", parameters).rename(names).to_dicts()
 
 
 def _spread(by_rank: pl.DataFrame) -> dict[str, Row]:
@@ -208,65 +292,46 @@ def _sources(run: Run) -> list[Row]:
     ).to_dicts()
 
 
-def _collectives(run: Run) -> list[Row]:
-    counted = run.frame(
-        """
-        SELECT op, group_size, link, 1 << floor(log2(nullif(bytes, 0)))::BIGINT AS bucket_bytes,
-               CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) END AS dtype,
-               count(*) AS count, quantile_disc(bytes, 0.5) AS bytes_p50,
-               min(end_ns - start_ns) AS duration_ns_min,
-               quantile_disc(end_ns - start_ns, 0.5) AS duration_ns_p50,
-               quantile_disc(end_ns - start_ns, 0.95) AS duration_ns_p95,
-               max(end_ns - start_ns) AS duration_ns_max,
-               quantile_disc(transfer_ns, 0.5) AS transfer_ns_p50,
-               quantile_disc(transfer_ns, 0.95) AS transfer_ns_p95,
-               max(transfer_ns) AS transfer_ns_max,
-               CASE WHEN count(wait_ns) > 0 THEN sum(wait_ns)::BIGINT END AS wait_ns,
-               bool_and(match = 'matched') AS all_matched,
-               bool_or(coalesce(collective_id IN (
-                   SELECT collective_id FROM nccl_kernels GROUP BY collective_id
-                   HAVING count(DISTINCT bytes) > 1
-               ), false)) AS uneven
-        FROM nccl_kernels
-        GROUP BY op, group_size, link, bucket_bytes
-        ORDER BY sum(end_ns - start_ns) DESC, op, bucket_bytes
-        """
-    ).to_dicts()
-    return [_with_bandwidth(row) for row in counted]
+def _collectives(run: Run, options: Row) -> list[Row]:
+    parameters = {"warmup": int(options["keep_warmup"])}
+    return run_query(run, "busbw", parameters).rename({"call_count": "count"}).to_dicts()
 
 
-def _with_bandwidth(row: Row) -> Row:
-    """Returns: a kind of collective with its bandwidths, from the medians of size and transfer.
+def _volume(run: Run, layout: Layout | None, ranks: int | None) -> Row:
+    """Returns: bytes sent per step by operation, of the rank that sends most, and what is expected.
 
-    An exchange in which ranks send different amounts has none.
+    Data parallel training reduces every gradient once a step: 2 (n - 1) / n of their bytes.
     """
-    size, n, transfer = row["bytes_p50"], row["group_size"], row["transfer_ns_p50"]
-    whole, uneven = row.pop("all_matched"), row.pop("uneven")
-    known = size is not None and transfer is not None and not uneven
-    return row | {
-        "algbw_gbps": algbw_gbps(size, transfer) if known else None,
-        "busbw_gbps": busbw_gbps(Op(row["op"]), size, n, transfer) if known and n else None,
-        **dict.fromkeys(("peak_gbps", "peak_source", "efficiency", "exposed_ns")),
-        "quality": "uneven" if uneven else _quality(row, whole=whole),
-    }
-
-
-def _quality(row: Row, *, whole: bool) -> str:
-    if row["bytes_p50"] is None:
-        return "size_unknown"
-    if row["transfer_ns_p50"] is None:
-        return "unmatched"
-    return "measured" if whole else "partial_ranks"
+    rows = run_query(run, "volume")
+    by_op = (
+        rows.group_by("op", maintain_order=True)
+        .agg(
+            pl.len().alias("rank_count"),
+            pl.col("step_wire_bytes").min().alias("step_wire_bytes_min"),
+            pl.col("step_wire_bytes").max().alias("step_wire_bytes_max"),
+            pl.col("step_wire_bytes").null_count().alias("unknown_count"),
+        )
+        .to_dicts()
+    )
+    expected = None
+    if layout is not None and ranks is not None and ranks > 1:
+        size = layout.parameters * layout.element_bytes
+        expected = wire_bytes(Op.ALL_REDUCE, size, ranks)
+    return {"by_op": by_op, "expected_bytes": expected}
 
 
 def _matching(run: Run) -> Row:
+    """Returns: how many operations are in which state, and what aligning did to each clock."""
     counts = dict(run.frame("SELECT match, count(*) FROM nccl_kernels GROUP BY match").iter_rows())
     states = ("matched", "partial", "mismatched", "unmatched")
-    aligned = run.frame(
-        "SELECT host, clock_offset_ns, clock_residual_p95_ns FROM sources ORDER BY source_id"
-    )
-    known = aligned.drop_nulls("clock_offset_ns").to_dicts()
-    return {state: counts.get(state, 0) for state in states} | {"clock": {"hosts": known}}
+    clock = run.frame(
+        """
+        SELECT host, file_name AS source, clock_offset_ns, clock_residual_p95_ns,
+               clock_collectives AS collective_count
+        FROM sources WHERE clock_offset_ns IS NOT NULL ORDER BY source_id
+        """
+    ).to_dicts()
+    return {state: counts.get(state, 0) for state in states} | {"clock": {"sources": clock}}
 
 
 def _diagnostics(run: Run) -> list[Row]:

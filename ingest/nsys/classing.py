@@ -61,5 +61,5 @@ def classed(
             .otherwise("class")
             .alias("class")
         )
-        .drop("name_key", "copy_kind", "by_nccl", "graph_node")
+        .drop("name_key", "copy_kind", "by_nccl")
     )

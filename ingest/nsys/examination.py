@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import polars as pl
+
 from traceq.ingest.nsys import activity, host, notes
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.identity import Identity
+from traceq.ingest.nsys.nccl import read_nccl
 from traceq.ingest.steps import any_step
 from traceq.ingest.tables import Answer
 from traceq.model.reasons import MARK_STEPS, RECAPTURE, RECAPTURE_GRAPH, REEXPORT
@@ -75,7 +78,7 @@ def _launches(export: Export) -> Answer:
 
 def _steps(ranges: host.Ranges) -> Answer:
     question = "Where are the training steps?"
-    steps = ranges.named.filter(~ranges.named["name"].str.starts_with("nccl")).height
+    steps = ranges.named.filter(~pl.col("nccl")).height
     if not steps:
         remedy = MARK_STEPS
         return Answer(question, "no", "no NVTX range is named like a step", remedy)
@@ -85,14 +88,30 @@ def _steps(ranges: host.Ranges) -> Answer:
 def _sizes(identity: Identity, ranges: host.Ranges) -> Answer:
     question = "How large are NCCL's messages?"
     if notes.has_payloads(identity.export):
-        return Answer(
-            question, "partly", "payloads are in the export; this version does not read them"
-        )
+        return _sizes_of_calls(identity.export, ranges)
     flag = identity.metadata("EXPORT_PARAM_INCLUDE_BLOBS")
     evidence = "no NVTX payload is in the export" + (
         f" (--include-blobs={flag})" if flag is not None else ""
     )
     return Answer(question, "no", evidence, notes.size_hint(identity, ranges))
+
+
+def _sizes_of_calls(export: Export, ranges: host.Ranges) -> Answer:
+    question = "How large are NCCL's messages?"
+    of_nccl = read_nccl(export, ranges.named)
+    calls = of_nccl.calls.height
+    sized = calls - of_nccl.calls["payload_bytes"].null_count()
+    groups = of_nccl.members.filter(pl.col("kind") == "init").height
+    told = (
+        f"; {groups} communicators say how many ranks they have"
+        if groups
+        else "; no communicator says how many ranks it has"
+    )
+    remedy = None if groups else "give it with --nranks, or capture from the start of the program"
+    verdict = "no" if not sized else "yes" if groups and sized == calls else "partly"
+    return Answer(
+        question, verdict, f"{sized:,} of {calls:,} calls state their bytes{told}", remedy
+    )
 
 
 def _rank(identity: Identity) -> Answer:

@@ -68,6 +68,10 @@ class Export:
         """Returns: whether the export has a table."""
         return table in self._tables
 
+    def tables(self, prefix: str) -> list[str]:
+        """Returns: the tables whose names begin so, in order."""
+        return sorted(name for name in self._tables if name.startswith(prefix))
+
     def columns(self, table: str) -> frozenset[str]:
         """Returns: the columns of a table, none when the export lacks it."""
         return self._tables.get(table, frozenset())

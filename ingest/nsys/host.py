@@ -11,14 +11,18 @@ from traceq.ingest.nsys.activity import NODES
 from traceq.ingest.nsys.export import Export
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+_CARRIED = {"blob": "binaryData", "json": "jsonText"}
 _NVTX_TABLES = ("NVTX_EVENTS", "NVTX_EVENTS_V3", "NVTX_EVENTS_V2")
 _PUSH_POP, _START_END, _DOMAIN_CREATE = 59, 60, 75
 _NCCL_NAME = r"^nccl[A-Z]"
-# Calls that put work of a collective on a stream; the others only set up.
-_NCCL_LAUNCHES = (
-    r"^nccl(?:AllGather|AllGatherV|AllReduce|AlltoAll|AllToAll|Bcast|Broadcast|Gather|GroupEnd"
-    r"|PutSignal|Recv|Reduce|ReduceScatter|Scatter|Send|Signal|WaitSignal)$"
+_CALLS_OF_NCCL = (
+    r"(?:AllGather|AllGatherV|AllReduce|AlltoAll|AllToAll|Bcast|Broadcast|Gather|PutSignal|Recv"
+    r"|Reduce|ReduceScatter|Scatter|Send|Signal|WaitSignal)"
 )
+# The advanced NCCL trace names its ranges without the prefix.
+_ADVANCED = rf"^(?:API Group|GroupLaunch|KernelLaunch|{_CALLS_OF_NCCL})$"
+# Calls that put work of a collective on a stream; the others only set up.
+_NCCL_LAUNCHES = rf"^nccl(?:{_CALLS_OF_NCCL}|GroupEnd)$|{_ADVANCED}"
 _GRAPH_LAUNCH = re.compile(r"^cu(?:da)?GraphLaunch")
 
 
@@ -27,7 +31,8 @@ class Ranges:
     """Finished NVTX ranges whose name was asked for.
 
     Attributes:
-        named: process, thread [id], start_ns, end_ns [ns], name, nccl (bool): in NCCL's domain.
+        named: process, thread [id], start_ns, end_ns [ns], name, nccl (bool): in NCCL's domain; and
+            what it carries: event [id], blob (binary payload, empty without), json.
         unfinished: ranges of a wanted name that never ended [1].
     """
 
@@ -43,6 +48,9 @@ _RANGES = pl.Schema(
         "end_ns": pl.Int64,
         "name": pl.String,
         "nccl": pl.Boolean,
+        "event": pl.Int64,
+        "blob": pl.Binary,
+        "json": pl.String,
     }
 )
 
@@ -131,8 +139,10 @@ def read_ranges(export: Export, step_names: str) -> Ranges:
     table = nvtx_table(export)
     if table is None:
         return Ranges(pl.DataFrame(schema=_RANGES), 0)
-    wanted = f"{_NCCL_NAME}|{step_names}"
+    of_nccl = f"{_NCCL_NAME}|{_ADVANCED}"
+    wanted = f"{of_nccl}|{step_names}"
     registered = _matching_strings(export.strings, wanted)
+    carriers = _matching_strings(export.strings, of_nccl)["text_id"]
     select = {
         "process": f"{export.column(table, 'globalTid')} >> 24",
         "thread": export.column(table, "globalTid"),
@@ -141,15 +151,19 @@ def read_ranges(export: Export, step_names: str) -> Ranges:
         "end_ns": export.column(table, "end"),
         "text_id": export.column(table, "textId"),
         "text": f"CAST(coalesce({export.column(table, 'text')}, '') AS BLOB)",
-    }
+        "event": f"coalesce({export.column(table, 'eventId')}, -1)",
+        "json_id": f"coalesce({export.column(table, 'jsonTextId')}, -1)",
+    } | _payload_columns(export, table, carriers)
     kinds = f"{export.column(table, 'eventType')} IN ({_PUSH_POP}, {_START_END})"
     chunks = [
         chunk.with_columns(_decoded(chunk["text"]))
         .join(registered, on="text_id", how="left")
         .with_columns(name=pl.when(pl.col("text") != "").then("text").otherwise("registered"))
         .filter(pl.col("name").str.contains(wanted))
-        .drop("text", "text_id", "registered")
+        .with_columns(json=_json(pl.col("json"), pl.col("json_id"), export.strings))
+        .drop("text", "text_id", "registered", "json_id")
         for chunk in export.scan(table, select, where=kinds)
+        if chunk.height
     ]
     if not chunks:
         return Ranges(pl.DataFrame(schema=_RANGES), 0)
@@ -157,6 +171,28 @@ def read_ranges(export: Export, step_names: str) -> Ranges:
     finished = events.filter(pl.col("end_ns") >= pl.col("start_ns"))
     named = _mark_nccl(finished, _nccl_domains(export, table))
     return Ranges(named.select(_RANGES.keys()), events.height - finished.height)
+
+
+def _payload_columns(export: Export, table: str, carriers: pl.Series) -> dict[str, str]:
+    """Returns: SQL of what NCCL's ranges carry; other ranges carry nothing that is wanted."""
+    ids = ", ".join(map(str, carriers.to_list())) or "NULL"
+    named, text = (export.column(table, column) for column in ("textId", "text"))
+    of_nccl = f"({named} IN ({ids}) OR coalesce({text}, '') <> '')"
+    carried = {name: export.column(table, column) for name, column in _CARRIED.items()}
+    return {
+        name: f"CASE WHEN {of_nccl} THEN CAST(coalesce({column}, '') AS BLOB) ELSE x'' END"
+        for name, column in carried.items()
+    }
+
+
+def _json(own: pl.Expr, key: pl.Expr, strings: dict[int, str]) -> pl.Expr:
+    """Returns: the JSON of an event, its own or a registered one; NULL without."""
+    registered = key.replace_strict(
+        {-1: None} | {i: text for i, text in strings.items() if text.startswith("{")},
+        default=None,
+        return_dtype=pl.String,
+    )
+    return pl.when(own != b"").then(own.cast(pl.String, strict=False)).otherwise(registered)
 
 
 def _decoded(texts: pl.Series) -> pl.Series:
@@ -191,7 +227,7 @@ def _nccl_domains(export: Export, table: str) -> pl.DataFrame:
 def _mark_nccl(ranges: pl.DataFrame, domains: pl.DataFrame) -> pl.DataFrame:
     named = ranges.join(domains, on=["process", "domain"], how="left")
     domain_known = pl.col("process").is_in(domains["process"].implode())
-    by_name = (pl.col("domain") != 0) & pl.col("name").str.contains(_NCCL_LAUNCHES)
+    by_name = (pl.col("domain") != 0) & pl.col("name").str.contains(_NCCL_NAME)
     return named.with_columns(
         nccl=pl.when(domain_known)
         .then(pl.col("nccl_domain").fill_null(value=False))

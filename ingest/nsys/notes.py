@@ -10,6 +10,7 @@ from traceq.ingest.notes import launch_unknown, no_steps
 from traceq.ingest.nsys import host
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.identity import Identity
+from traceq.ingest.nsys.nccl import DYNAMIC
 from traceq.ingest.tables import SourceFacts
 from traceq.model.reasons import (
     MARK_STEPS,
@@ -64,8 +65,14 @@ def source_facts(identity: Identity, capture: "Capture", first_ns: int) -> Sourc
         complete=not lost,
         events_read=capture.ops.height + capture.graphs.height,
         events_skipped=capture.skipped,
-        world_size=identity.world_size,
+        world_size=identity.world_size or _largest(capture),
     )
+
+
+def _largest(capture: "Capture") -> int | None:
+    """Returns: ranks of the largest communicator that was seen."""
+    told = capture.members.filter(pl.col("kind").is_in(["init", "end"]))["nranks"].max()
+    return told if isinstance(told, int) else None
 
 
 def diagnose(identity: Identity, capture: "Capture") -> list[Diagnostic]:
@@ -85,6 +92,8 @@ def size_hint(identity: Identity, ranges: host.Ranges) -> str:
     export = identity.export
     if not ranges.named.filter("nccl").height:
         return f"NCCL's NVTX ranges are missing: {RECAPTURE}"
+    if has_payloads(export):
+        return "calls share kernels, or their ranges carry no size: give a log with --nccl-log"
     table = host.nvtx_table(export) or ""
     if "binaryData" not in export.columns(table):
         return (
@@ -100,6 +109,8 @@ def has_payloads(export: Export) -> bool:
     if table is None:
         return False
     columns = export.columns(table) & {"binaryData", "jsonText", "jsonTextId"}
+    if export.tables(DYNAMIC):
+        return True
     return any(export.holds(table, f'"{column}" IS NOT NULL') for column in columns)
 
 
@@ -135,15 +146,21 @@ def _about_names(capture: "Capture") -> list[Diagnostic]:
 
 
 def _about_sizes(identity: Identity, capture: "Capture") -> list[Diagnostic]:
-    comm = capture.ops.filter(pl.col("class") == "comm").height
-    if not comm:
-        return []
-    message = f"message sizes of {comm} operations are unknown, so bus bandwidth is too"
-    if has_payloads(identity.export):
-        message += ": their NVTX payloads are in the export, but this version does not read them"
-        return [Diagnostic("size_unknown", Severity.INFO, message, None, count=comm)]
-    hint = size_hint(identity, capture.ranges)
-    return [Diagnostic("size_unknown", Severity.WARNING, message, hint, count=comm)]
+    found = []
+    sizeless = capture.comm["payload_bytes"].null_count()
+    if sizeless:
+        message = f"message sizes of {sizeless} operations are unknown, so bus bandwidth is too"
+        hint = size_hint(identity, capture.ranges)
+        found.append(Diagnostic("size_unknown", Severity.WARNING, message, hint, count=sizeless))
+    uncalled = capture.comm.height - int(capture.comm["linked"].sum())
+    if uncalled and uncalled < capture.comm.height:
+        message = (
+            f"{uncalled} of {capture.comm.height} communication operations have no NCCL call in "
+            "the capture: only their names tell what they are"
+        )
+        hint = "they were launched before the capture began, or outside of NCCL"
+        found.append(Diagnostic("call_unknown", Severity.INFO, message, hint, count=uncalled))
+    return found
 
 
 def _about_steps(capture: "Capture") -> list[Diagnostic]:

@@ -16,6 +16,7 @@ import polars as pl
 
 from traceq.ingest.tables import COLLECTIVE_SCHEMA
 from traceq.model.collectives import Op, wire_bytes
+from traceq.model.dtypes import element_bytes
 
 _OPS = {
     "allreduce": Op.ALL_REDUCE,
@@ -39,14 +40,6 @@ _OPS = {
     "recv": Op.RECV,
     "barrier": Op.BARRIER,
 }
-_ELEMENT_BYTES = {
-    "float": 4, "double": 8, "half": 2, "bfloat16": 2, "char": 1, "byte": 1, "short": 2, "int": 4,
-    "long": 8, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
-    "float8_e5m2fnuz": 1, "complexfloat": 8, "complexdouble": 16,
-    # as annotations write C++ types
-    "signed char": 1, "unsigned char": 1, "short int": 2, "long int": 8, "long long": 8,
-    "unsigned int": 4, "unsigned long": 8,
-}  # fmt: skip
 _MOST = 2**58  # elements of 16 bytes whose bytes 64 bits can count
 _MOST_RANKS = 10**6
 _LISTED = re.compile(r"-?\d+")
@@ -141,7 +134,7 @@ def _ranks(value: Any) -> tuple[int, ...] | None:  # noqa: ANN401
     return tuple(ranks) if ranks and len(ranks) == len(value) else None
 
 
-def _count(value: Any) -> int | None:  # noqa: ANN401
+def _count(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
         return value
     return None
@@ -169,15 +162,6 @@ def operation(name: Any) -> Op:  # noqa: ANN401
     return _OPS.get(plain, Op.UNKNOWN)
 
 
-def element_bytes(dtype: Any) -> int | None:  # noqa: ANN401
-    """Returns: bytes of one element of a type, None for a type that is not known.
-
-    >>> element_bytes("c10::BFloat16"), element_bytes("Float"), element_bytes("Float4")
-    (2, 4, None)
-    """
-    return _ELEMENT_BYTES.get(str(dtype).lower().removeprefix("c10::"))
-
-
 @dataclass(frozen=True, slots=True)
 class Described:
     """What is known of one collective on one rank; the columns of `COLLECTIVE_SCHEMA`."""
@@ -188,6 +172,7 @@ class Described:
     size: int | None = None
     dtype: str | None = None
     source: str | None = None
+    exchanged: tuple[int | None, int | None] = (None, None)
 
     def row(self) -> tuple[Any, ...]:
         """Returns: the values of `COLLECTIVE_SCHEMA`."""
@@ -204,6 +189,9 @@ class Described:
             self.dtype,
             wire,
             self.source if self.size is not None else None,
+            None,
+            None,
+            *self.exchanged,
         )
 
 
@@ -211,14 +199,31 @@ def from_arguments(values: tuple[Any, ...], groups: Groups) -> Described:
     """Returns: what the arguments of a record say (`COLLECTIVE_FIELDS`)."""
     name, inward, outward, size, dtype, group_name, description, ranks, seq = values
     op = operation(name)
-    group = groups.of(group_name, description, size, ranks)
+    element = element_bytes(dtype)
     return Described(
         op,
-        group,
+        groups.of(group_name, description, size, ranks),
         _count(seq),
-        _size(op, inward, outward, element_bytes(dtype)),
+        _size(op, inward, outward, element),
         str(dtype) if dtype is not None else None,
         ARGUMENTS,
+        _exchanged(op, inward, outward, element),
+    )
+
+
+def _exchanged(
+    op: Op,
+    inward: object,
+    outward: object,
+    element: int | None,
+) -> tuple[int | None, int | None]:
+    """Returns: what this rank sends and receives in an all_to_all [bytes]."""
+    given, made = _count(inward), _count(outward)
+    if op != Op.ALL_TO_ALL or element is None:
+        return None, None
+    return (
+        None if given is None else given * element,
+        None if made is None else made * element,
     )
 
 
@@ -254,8 +259,10 @@ def from_annotation(
         outward = _elements(operator[0], 0)
     if op == Op.ALL_GATHER:
         outward = inward * group.size if inward is not None and group and group.size else None
-    size = _size(op, inward, outward, element_bytes(dtype))
-    return Described(op, group, None, size, _dtype_name(dtype), ANNOTATION)
+    element = element_bytes(dtype)
+    size = _size(op, inward, outward, element)
+    exchanged = _exchanged(op, inward, outward, element)
+    return Described(op, group, None, size, _dtype_name(dtype), ANNOTATION, exchanged)
 
 
 def _elements(dims: Any, position: int) -> int | None:  # noqa: ANN401

@@ -34,9 +34,9 @@ def describe(
         by_name = Op(ops_by_name.get(row["local_id"]) or Op.UNKNOWN)
         each = _described_row(row, context, default) or Described(by_name)
         if each.source == ANNOTATION and _another(each.op, by_name):
-            each = replace(each, op=by_name, size=None)
+            each = replace(each, op=by_name, size=None, exchanged=(None, None))
         if each.source == ANNOTATION and row["sharers"] > 1:
-            each = replace(each, size=None)
+            each = replace(each, size=None, exchanged=(None, None))
         if each.op == Op.UNKNOWN:
             each = replace(each, op=by_name)
         assumed |= each.source == ANNOTATION and each.group is not None and each.group is default

@@ -9,9 +9,11 @@ import polars as pl
 
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
+from traceq.ingest.leads import leads_of_all
 from traceq.ingest.tables import COMM_SCHEMA, OPS_SCHEMA, RankTable, SourceFacts, SourceTables
 from traceq.ingest.timings import (
     SPAN_SCHEMA,
+    Activity,
     Hidden,
     activities,
     rank_timings,
@@ -62,9 +64,11 @@ def read_torch(
         )
     )
     ops.select(OPS_SCHEMA.keys()).write_parquet(part, compression="lz4")
+    of_ranks = [ops.filter(pl.col("key") == key) for key in range(len(devices))]
+    busy = [activities(mine) for mine in of_ranks]
     ranks = [
-        _rank(trace, ops.filter(pl.col("key") == key), device, stream, columns)
-        for key, device in enumerate(devices)
+        _rank(trace, mine, its_busy, device, stream=stream, columns=columns)
+        for mine, its_busy, device in zip(of_ranks, busy, devices, strict=True)
     ]
     return SourceTables(
         facts=_facts(
@@ -72,7 +76,7 @@ def read_torch(
         ),
         ranks=ranks,
         names=trace.names,
-        comm=_comm(ops, trace),
+        comm=_comm(ops, busy, trace),
         part=part,
         diagnostics=notes.diagnose(
             stream, columns, trace, has_steps=bool(ops["step"].null_count() < ops.height)
@@ -124,12 +128,13 @@ def dictionary(stream: EventStream, key: str) -> dict[str, Any]:
 def _rank(
     trace: Assembled,
     ops: pl.DataFrame,
+    busy: list[Activity],
     device: int | None,
+    *,
     stream: EventStream,
     columns: Columns,
 ) -> RankTable:
     hidden = Hidden(pl.DataFrame(schema=SPAN_SCHEMA), everywhere=trace.lost_graphs > 0)
-    busy = activities(ops)
     stated = collectives.rank_number(dictionary(stream, "distributedInfo").get("rank"))
     known = stated is not None and trace.ops["device"].n_unique() == 1
     placed = trace.device_steps.filter(pl.col("device").eq_missing(pl.lit(device, pl.Int64))).drop(
@@ -185,12 +190,12 @@ def _facts(
     )
 
 
-def _comm(ops: pl.DataFrame, trace: Assembled) -> pl.DataFrame:
+def _comm(ops: pl.DataFrame, busy: list[list[Activity]], trace: Assembled) -> pl.DataFrame:
     described = collectives.frame(trace.described).with_row_index("described")
-    return (
+    comm = (
         ops.filter(pl.col("class") == "comm")
         .drop("bytes")
         .join(described.cast({"described": pl.Int32}), on="described", how="left")
         .with_columns(pl.col("op").fill_null("unknown"))
-        .select(COMM_SCHEMA.keys())
     )
+    return leads_of_all(comm, ops, busy, trace.names).select(COMM_SCHEMA.keys())

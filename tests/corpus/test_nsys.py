@@ -147,9 +147,12 @@ def test_a_pair_of_nodes_lies_on_one_clock(corpus: Path, make_run: RunMaker) -> 
     )
     (first, second) = rows.sort("rank").rows()
     assert (first[:2], second[:2]) == ((0, 0), (4, 1))
-    # Published: rank 4 starts 166.998 ms later and ends 0.113 ms later.
-    assert round((second[2] - first[2]) / 1e6, 3) == 166.998
-    assert round((second[3] - first[3]) / 1e6, 3) == 0.113
+    # Published, on UTC: rank 4 starts 166.998 ms later and ends 0.113 ms later. Aligned, ends meet.
+    offsets = run.frame("SELECT clock_offset_ns FROM sources ORDER BY source_id")
+    ((zero,), (offset,)) = offsets.rows()
+    assert (zero, second[3] - first[3]) == (0, 0)
+    assert round(-offset / 1e6, 3) == 0.113
+    assert round((second[2] - first[2] - offset) / 1e6, 3) == 166.998
 
 
 @pytest.mark.parametrize("name", WITH_GPU_WORK + WITHOUT)

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -63,11 +64,19 @@ MODERN: dict[str, list[Column]] = {
     ),
     "NVTX_EVENTS": _columns(
         "start* end eventType* rangeId category color text:TEXT globalTid endGlobalTid textId "
-        "domainId uint64Value jsonTextId jsonText:TEXT binaryData:TEXT"
+        "domainId uint64Value jsonTextId jsonText:TEXT binaryData:TEXT eventId"
+    ),
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES": _columns(
+        "domainId* schemaId* idx* flags type name:TEXT description:TEXT arrayOrUnionDetail offset"
     ),
 }
 
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
+
+
+def blob(number: int, payload: bytes, domain: int = 1) -> bytes:
+    """A payload behind the header that an export puts before it."""
+    return struct.pack("<4Q", domain, 0x1000000 + number, len(payload), 32) + payload
 
 
 def global_pid(pid: int) -> int:
@@ -228,6 +237,16 @@ class NsysExport:
     def nccl_domain(self, *, pid: int = 10, domain: int = 1) -> Self:
         """The row that names NCCL's domain; it comes before the capture, at a negative time."""
         return self.range("NCCL", -4_000_000, None, pid=pid, domain=domain, kind=75)
+
+    def nccl(
+        self, name: str, number: int, payload: bytes, start: int, *, pid: int = 10, thread: int = 1,
+        length: int = 200, **more: Any,
+    ) -> Self:  # fmt: skip
+        """A range of NCCL's domain with its binary payload, as `--include-blobs=true` writes it."""
+        return self.range(
+            name, start, start + length, pid=pid, thread=thread, domain=1, registered=True,
+            **{"binaryData": blob(number, payload)} | more,
+        )  # fmt: skip
 
     def graph(self, start: int, end: int, *, pid: int = 10, launch: int | None = None) -> Self:
         """A CUDA graph traced as a whole."""

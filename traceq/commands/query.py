@@ -44,8 +44,9 @@ def query(
     from traceq.query import find_query, run_query
 
     if listing:
+        widest = max(map(len, query_names()))
         for each in query_names():
-            click.echo(f"{each:<16}{load_query(each).title}")
+            click.echo(f"{each:<{widest + 2}}{load_query(each).title}")
         return
     if name is None:
         message = "name a query, or list them with --list"

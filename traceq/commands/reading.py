@@ -43,6 +43,27 @@ _OPTIONS = (
         help="Ranks of the whole job, if no source says.",
     ),
     click.option("--p2p-as-comm", is_flag=True, help="Count peer-to-peer copies as communication."),
+    click.option(
+        "--link-peak",
+        multiple=True,
+        metavar="[LINK=]GBPS",
+        help="Peak of a link per GPU and direction in GB/s, of all links or of one: intra=450 "
+        "(inside a node), inter=50 (between nodes). Repeatable.",
+    ),
+    click.option("--gpu", metavar="MODEL", help="GPU model, if no source says: 'H100 SXM'."),
+    click.option(
+        "--baseline",
+        multiple=True,
+        metavar="[OP=]FILE",
+        help="Output of nccl-tests (text or JSON) to compare bandwidths with. Repeatable.",
+    ),
+    click.option(
+        "--nccl-log",
+        multiple=True,
+        metavar="FILE",
+        help="NCCL_DEBUG log of the same run, for sizes that the trace lacks. Repeatable.",
+    ),
+    click.option("--keep-warmup", is_flag=True, help="Count warm-up calls in bandwidths too."),
     click.option("--jobs", type=click.IntRange(1), help="Sources read at once. [default: cores]"),
 )
 
@@ -62,6 +83,11 @@ class ReadingFlags(TypedDict):
     rank_map: tuple[str, ...]
     nranks: int | None
     p2p_as_comm: bool
+    link_peak: tuple[str, ...]
+    gpu: str | None
+    baseline: tuple[str, ...]
+    nccl_log: tuple[str, ...]
+    keep_warmup: bool
 
 
 def read_options(**flags: Unpack[ReadingFlags]) -> "ReadOptions":
@@ -80,6 +106,11 @@ def read_options(**flags: Unpack[ReadingFlags]) -> "ReadOptions":
             rank_map=dict(_mapped(entry) for entry in flags["rank_map"]),
             nranks=flags["nranks"] or options.nranks,
             p2p_as_comm=flags["p2p_as_comm"] or options.p2p_as_comm,
+            link_peak=options.link_peak | dict(_peak(entry) for entry in flags["link_peak"]),
+            gpu=flags["gpu"] or options.gpu,
+            baselines=flags["baseline"],
+            nccl_logs=flags["nccl_log"],
+            keep_warmup=flags["keep_warmup"] or options.keep_warmup,
         )
     )
 
@@ -93,6 +124,15 @@ def _mapped(entry: str) -> tuple[str, int]:
 
 
 _RANK_DIGITS = 6
+
+
+def _peak(entry: str) -> tuple[str, float]:
+    link, _, rate = entry.rpartition("=")
+    try:
+        return link or "any", float(rate)
+    except ValueError:
+        message = f"--link-peak {entry}: must be a number of GB/s, as in 450 or inter=50"
+        raise ConfigError(message) from None
 
 
 @contextmanager

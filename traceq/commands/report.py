@@ -11,7 +11,7 @@ from traceq.commands.reading import ReadingFlags, opened, read_options, reading_
 from traceq.errors import TraceqError
 
 if TYPE_CHECKING:
-    from traceq.report import Report
+    from traceq.report import Layout, Report
 
 EPILOG = """\
 \b
@@ -34,6 +34,13 @@ Examples:
 )
 @click.option("--name", help="Name of the run.")
 @click.option(
+    "--params",
+    type=click.FloatRange(min=1),
+    metavar="N",
+    help="Parameters of a data-parallel model, to compare what each step sends: 7e9.",
+)
+@click.option("--param-dtype", default="bfloat16", show_default=True, help="Their gradients' type.")
+@click.option(
     "--allow-incomplete", is_flag=True, help="Exit 0 although a source is missing or cut."
 )
 @reading_options
@@ -47,6 +54,8 @@ def report(
     output: Path | None,
     save: Path | None,
     name: str | None,
+    params: float | None,
+    param_dtype: str,
     allow_incomplete: bool,
     jobs: int | None,
     **reading: Unpack[ReadingFlags],
@@ -65,8 +74,9 @@ def report(
         message = f"{output.name}: is a source: write the report to another file"
         raise TraceqError(message)
     options = read_options(**reading)
+    layout = _layout(params, param_dtype)
     with opened(sources, options=options, name=name, save=save, jobs=jobs) as (run, failures):
-        built = build_report(run)
+        built = build_report(run, layout)
     write_text(_rendered(built, form, to_file=output is not None), output)
     for failure in failures:
         click.echo(f"traceq: {failure}", err=True)
@@ -77,6 +87,19 @@ def report(
                 err=True,
             )
         context.exit(2)
+
+
+def _layout(params: float | None, dtype: str) -> "Layout | None":
+    from traceq.model.dtypes import element_bytes
+    from traceq.report import Layout
+
+    if params is None:
+        return None
+    size = element_bytes(dtype)
+    if size is None:
+        message = f"--param-dtype {dtype}: not an element type; try float32, bfloat16, half"
+        raise TraceqError(message)
+    return Layout(round(params), size)
 
 
 def _rendered(built: "Report", form: str, *, to_file: bool) -> str:

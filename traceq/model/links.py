@@ -2,6 +2,8 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -35,3 +37,32 @@ def link_peak(gpu_name: str | None) -> LinkPeak | None:
     if gpu_name is None:
         return None
     return next((row for row in link_table() if re.search(row.gpu, gpu_name, re.IGNORECASE)), None)
+
+
+def peak_of(
+    link: str, gpus: AbstractSet[str | None], by_user: Mapping[str, float]
+) -> tuple[float, str] | None:
+    """Returns: the peak of a link per GPU and direction [GB/s] and where it is from, or None.
+
+    The user's own figure comes first; then, inside a node, the slowest of the GPU models. Between
+    nodes only the user knows how many network adapters there are for each GPU.
+
+    Args:
+        link: `intra`, `inter` or `unknown`.
+        gpus: GPU models of the ranks; None for one that is not known.
+        by_user: peaks [GB/s] by link; `any` holds for every link.
+
+    >>> peak_of("intra", {"NVIDIA A100-SXM4-40GB"}, {})
+    (300.0, 'NVLink 3')
+    >>> peak_of("inter", {"NVIDIA A100-SXM4-40GB"}, {"inter": 25.0})
+    (25.0, 'user')
+    """
+    for key in (link, "any"):
+        if key in by_user:
+            return by_user[key], "user"
+    peaks = [link_peak(gpu) for gpu in gpus]
+    known = [peak for peak in peaks if peak is not None]
+    if link != "intra" or not known or len(known) < len(peaks):
+        return None
+    slowest = min(known, key=lambda peak: peak.peak_gbps)
+    return slowest.peak_gbps, slowest.kind

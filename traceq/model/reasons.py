@@ -43,7 +43,10 @@ REASONS: dict[str, str] = {
     "size_unknown": "message sizes are not in the capture",
     "by_operation": "one number for all operations would mean nothing: see the collectives",
     "partial_ranks": "ranks of the group are missing, so it is a bound",
+    "group_size_unknown": "how many ranks the group has is not in the capture",
+    "uneven": "ranks exchange different amounts, so one size would mean nothing",
     "unmatched": "collectives are not matched across ranks",
+    "peak_unknown": "the peak of the link is not known: give it with --link-peak",
     "single_rank": "one rank alone cannot show who waits for whom",
     "empty_window": "the window has no length",
 }

@@ -36,6 +36,7 @@ CREATE TABLE sources (
     utc_origin_ns BIGINT,
     clock_offset_ns BIGINT,
     clock_residual_p95_ns BIGINT,
+    clock_collectives BIGINT,
     complete BOOLEAN NOT NULL,
     events_read BIGINT NOT NULL,
     events_skipped BIGINT NOT NULL
@@ -53,6 +54,7 @@ COMMENT ON COLUMN sources.host IS 'Label of the host inside this run (node0, nod
 COMMENT ON COLUMN sources.utc_origin_ns IS 'UTC of the source''s time zero [ns since 1970]; NULL when the source does not say it';
 COMMENT ON COLUMN sources.clock_offset_ns IS 'Correction added after placing the source on UTC [ns]; NULL until clocks are aligned';
 COMMENT ON COLUMN sources.clock_residual_p95_ns IS '95th percentile of what alignment leaves [ns]; NULL until clocks are aligned';
+COMMENT ON COLUMN sources.clock_collectives IS 'Collectives that the correction rests on [1]; NULL until clocks are aligned';
 COMMENT ON COLUMN sources.complete IS 'False when the capture is known to have lost events or the file was cut short';
 COMMENT ON COLUMN sources.events_read IS 'Device operations read [1]';
 COMMENT ON COLUMN sources.events_skipped IS 'Device operations left out of all times because theirs are impossible [1]';
@@ -167,7 +169,19 @@ CREATE TABLE nccl_kernels (
     match VARCHAR NOT NULL CHECK (match IN ('matched', 'partial', 'mismatched', 'unmatched')),
     transfer_ns BIGINT,
     wait_ns BIGINT,
-    warmup BOOLEAN
+    late_ns BIGINT,
+    last_share DOUBLE,
+    warmup BOOLEAN,
+    bus_factor DOUBLE,
+    send_bytes BIGINT,
+    recv_bytes BIGINT,
+    exposed_ns BIGINT,
+    lead_compute_ns BIGINT,
+    lead_comm_ns BIGINT,
+    lead_copy_ns BIGINT,
+    lead_idle_ns BIGINT,
+    lead_ops BIGINT,
+    lead_signature BIGINT
 );
 COMMENT ON TABLE nccl_kernels IS 'One row per communication operation on one rank';
 COMMENT ON COLUMN nccl_kernels.rank IS 'Global rank [id]';
@@ -190,7 +204,19 @@ COMMENT ON COLUMN nccl_kernels.collective_id IS 'Number of the collective across
 COMMENT ON COLUMN nccl_kernels.match IS 'How well it was matched across ranks';
 COMMENT ON COLUMN nccl_kernels.transfer_ns IS 'Shortest duration among the ranks of the collective [ns]; NULL when unmatched';
 COMMENT ON COLUMN nccl_kernels.wait_ns IS 'Own duration less transfer_ns [ns]; NULL when unmatched';
+COMMENT ON COLUMN nccl_kernels.late_ns IS 'Median duration of the other ranks less the own: how much later than its median peer the rank arrived, negative when earlier [ns]; NULL when unmatched';
+COMMENT ON COLUMN nccl_kernels.last_share IS '1 for the last rank to arrive, shared among ties, 0 for the others [1]; NULL when unmatched';
 COMMENT ON COLUMN nccl_kernels.warmup IS 'True for a first call that is kept out of aggregates; NULL when it cannot be told';
+COMMENT ON COLUMN nccl_kernels.bus_factor IS 'busbw / algbw for the operation and group size [1]; NULL where undefined';
+COMMENT ON COLUMN nccl_kernels.send_bytes IS 'Bytes this rank sends in an exchange [bytes]; NULL for other operations or when unknown';
+COMMENT ON COLUMN nccl_kernels.recv_bytes IS 'Bytes this rank receives in an exchange [bytes]; NULL for other operations or when unknown';
+COMMENT ON COLUMN nccl_kernels.exposed_ns IS 'Part of the operation in which no compute ran on the rank [ns]';
+COMMENT ON COLUMN nccl_kernels.lead_compute_ns IS 'Compute between the end of the previous operation of the communicator and the start of this one [ns]';
+COMMENT ON COLUMN nccl_kernels.lead_comm_ns IS 'Communication there in which no compute ran [ns]';
+COMMENT ON COLUMN nccl_kernels.lead_copy_ns IS 'Copies there in which neither communication nor compute ran [ns]';
+COMMENT ON COLUMN nccl_kernels.lead_idle_ns IS 'Time there in which nothing ran on the device [ns]';
+COMMENT ON COLUMN nccl_kernels.lead_ops IS 'Compute operations that started there [1]';
+COMMENT ON COLUMN nccl_kernels.lead_signature IS 'Sum of the hashes of their names: equal where the same operations ran [1]';
 
 CREATE TABLE rank_timings (
     rank INTEGER NOT NULL,
@@ -209,6 +235,8 @@ CREATE TABLE rank_timings (
     comm_fraction DOUBLE,
     exposed_comm_fraction DOUBLE,
     overlap_ratio DOUBLE,
+    transfer_comm_ns BIGINT,
+    transfer_overlap_ns BIGINT,
     transfer_overlap_ratio DOUBLE,
     reason VARCHAR
 );
@@ -229,7 +257,9 @@ COMMENT ON COLUMN rank_timings.idle_ns IS 'Time in which nothing ran on the devi
 COMMENT ON COLUMN rank_timings.comm_fraction IS 'comm_ns / window_ns [1]';
 COMMENT ON COLUMN rank_timings.exposed_comm_fraction IS 'exposed_comm_ns / window_ns [1]';
 COMMENT ON COLUMN rank_timings.overlap_ratio IS 'overlap_ns / comm_ns [1]; NULL when there was no communication';
-COMMENT ON COLUMN rank_timings.transfer_overlap_ratio IS 'overlap_ratio with every matched collective trimmed to its last transfer_ns [1]; NULL until collectives are matched';
+COMMENT ON COLUMN rank_timings.transfer_comm_ns IS 'Union of communication with every matched collective trimmed to its last transfer_ns [ns]; NULL without matched collectives';
+COMMENT ON COLUMN rank_timings.transfer_overlap_ns IS 'Part of transfer_comm_ns in which compute ran [ns]; NULL without matched collectives';
+COMMENT ON COLUMN rank_timings.transfer_overlap_ratio IS 'overlap_ratio of the trimmed communication: transfer_overlap_ns / transfer_comm_ns [1]; NULL without matched collectives';
 COMMENT ON COLUMN rank_timings.reason IS 'Reason code of why parts of the window are unknown; NULL when none is';
 
 CREATE TABLE communicators (
@@ -240,17 +270,65 @@ CREATE TABLE communicators (
     ranks INTEGER[],
     hosts INTEGER,
     link VARCHAR,
+    peak_gbps DOUBLE,
+    peak_source VARCHAR,
     calls BIGINT NOT NULL
 );
 COMMENT ON TABLE communicators IS 'One row per communicator';
-COMMENT ON COLUMN communicators.comm_id IS 'Identity: process group name with ranks, or the NCCL hash';
+COMMENT ON COLUMN communicators.comm_id IS 'Identity: process group name with ranks, the NCCL hash, or assumed where nothing tells it';
 COMMENT ON COLUMN communicators.name IS 'Name of the process group; NULL when unknown';
 COMMENT ON COLUMN communicators.description IS 'Description of the process group; NULL when unknown';
 COMMENT ON COLUMN communicators.group_size IS 'Number of its ranks [1]; NULL when unknown';
 COMMENT ON COLUMN communicators.ranks IS 'Its global ranks [id]; NULL when unknown';
 COMMENT ON COLUMN communicators.hosts IS 'Number of hosts its ranks lie on [1]; NULL when unknown';
 COMMENT ON COLUMN communicators.link IS 'Slowest link it must use: intra, inter or unknown';
+COMMENT ON COLUMN communicators.peak_gbps IS 'Peak of that link per GPU and direction [GB/s]; NULL when unknown';
+COMMENT ON COLUMN communicators.peak_source IS 'Where the peak is from: user, or the kind of link of the GPU model';
 COMMENT ON COLUMN communicators.calls IS 'Operations seen on it, over all ranks [1]';
+
+CREATE TABLE link_models (
+    op VARCHAR NOT NULL,
+    group_size INTEGER NOT NULL,
+    link VARCHAR NOT NULL,
+    points BIGINT NOT NULL,
+    steps INTEGER NOT NULL,
+    wire_share DOUBLE NOT NULL,
+    alpha_us DOUBLE,
+    beta_gbps DOUBLE,
+    alpha_error DOUBLE,
+    beta_error DOUBLE,
+    spread DOUBLE NOT NULL
+);
+COMMENT ON TABLE link_models IS 'One row per operation, group size and link: time as latency and bandwidth, T = alpha * steps + wire_share * S / beta';
+COMMENT ON COLUMN link_models.op IS 'Operation';
+COMMENT ON COLUMN link_models.group_size IS 'Ranks of the communicator [1]';
+COMMENT ON COLUMN link_models.link IS 'Slowest link the communicator must use';
+COMMENT ON COLUMN link_models.points IS 'Collectives the fit is made from [1]';
+COMMENT ON COLUMN link_models.steps IS 'Steps of the ring algorithm [1]';
+COMMENT ON COLUMN link_models.wire_share IS 'Bytes each rank sends, as a share of S [1]';
+COMMENT ON COLUMN link_models.alpha_us IS 'Latency of one step [us]; NULL when the sizes do not tell it';
+COMMENT ON COLUMN link_models.beta_gbps IS 'Bandwidth [GB/s]; NULL when the sizes do not tell it';
+COMMENT ON COLUMN link_models.alpha_error IS 'Relative standard error of alpha [1]';
+COMMENT ON COLUMN link_models.beta_error IS 'Relative standard error of beta [1]';
+COMMENT ON COLUMN link_models.spread IS 'Median relative distance of the times from the fit [1]';
+
+CREATE TABLE baselines (
+    file_name VARCHAR NOT NULL,
+    op VARCHAR NOT NULL,
+    group_size INTEGER NOT NULL,
+    nodes INTEGER,
+    bytes BIGINT NOT NULL,
+    algbw_gbps DOUBLE NOT NULL,
+    busbw_gbps DOUBLE NOT NULL
+);
+COMMENT ON TABLE baselines IS 'One row per size of a reference measurement with nccl-tests';
+COMMENT ON COLUMN baselines.file_name IS 'Base name of its output, never its path';
+COMMENT ON COLUMN baselines.op IS 'Operation';
+COMMENT ON COLUMN baselines.group_size IS 'Ranks that took part [1]';
+COMMENT ON COLUMN baselines.nodes IS 'Hosts they ran on [1]; NULL when unknown';
+COMMENT ON COLUMN baselines.bytes IS 'Size S [bytes]';
+COMMENT ON COLUMN baselines.algbw_gbps IS 'Algorithm bandwidth, the better of in place and out of place [GB/s]';
+COMMENT ON COLUMN baselines.busbw_gbps IS 'Bus bandwidth of the same [GB/s]';
 
 CREATE TABLE diagnostics (
     severity VARCHAR NOT NULL CHECK (severity IN ('info', 'warning', 'error')),

@@ -7,8 +7,8 @@ from traceq.report import SCHEMA, Report
 
 _ORDER = (
     "schema", "traceq_version", "name", "run", "sources", "metrics", "reasons", "spread", "ranks",
-    "steps", "streams", "kernels", "collectives", "stragglers", "matching", "findings",
-    "diagnostics", "gates",
+    "steps", "streams", "kernels", "collectives", "stragglers", "matching", "latency_bandwidth",
+    "volume", "findings", "diagnostics", "gates",
 )  # fmt: skip
 
 

@@ -1,21 +1,29 @@
 """A report as a table for people: the answer first, then its window, coverage and parts."""
 
 import io
-import re
 from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
+from traceq.model.units import UNKNOWN, percent_text, time_text
+from traceq.render import across
+from traceq.render.layout import (
+    MOST_ROWS,
+    SEVERITY_STYLE,
+    WIDTH,
+    counted,
+    listed,
+    more,
+    section,
+    shorten,
+    table_of,
+)
 from traceq.report import Report, Row, reason_text
 
-WIDTH = 100
 _BAR_CELLS = 24
-_MOST_ROWS = 12
 _MOST_NAMES = 3
 _PARTS = (
     ("compute", "compute_ns", "green"),
@@ -23,8 +31,6 @@ _PARTS = (
     ("exposed copies", "exposed_copy_ns", "yellow"),
     ("idle", "idle_ns", "bright_black"),
 )
-_SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ROLE_STYLE = {"mixed": "yellow", "comm": "red", "compute": "green"}
 
 
@@ -50,11 +56,19 @@ def render(report: Report, *, color: bool = False) -> str:
 def _sections(report: Report) -> Iterable[RenderableType]:
     yield _headline(report)
     yield _parts(report)
+    if report.findings:
+        yield across.findings(report)
     yield _ranks(report)
     if report.steps:
         yield _steps(report)
     if report.collectives:
-        yield _collectives(report)
+        yield across.collectives(report)
+    if report.stragglers:
+        yield across.stragglers(report)
+    if any(row["model_ns"] is not None for row in report.latency_bandwidth):
+        yield across.latency(report)
+    if report.volume["expected_bytes"] is not None:
+        yield across.volume(report)
     yield _streams(report)
     yield _kernels(report)
     if report.diagnostics:
@@ -69,6 +83,7 @@ def _headline(report: Report) -> RenderableType:
         "",
         Text(f"Window    {_window_text(report)}"),
         Text(f"Coverage  {_coverage_text(report)}"),
+        *across.clock_lines(report),
         "",
     )
 
@@ -100,10 +115,10 @@ def _window_text(report: Report) -> str:
 def _coverage_text(report: Report) -> str:
     run = report.run
     present, world = len(run["ranks_present"]), run["world_size"]
-    ranks = f"{present} of {world} ranks" if world else f"{_counted(present, 'rank')} of unknown"
+    ranks = f"{present} of {world} ranks" if world else f"{counted(present, 'rank')} of unknown"
     if run["ranks_missing"]:
-        ranks += f" ({_listed(run['ranks_missing'])} missing)"
-    nodes = "hosts unknown" if run["nodes"] is None else _counted(run["nodes"], "host")
+        ranks += f" ({listed(run['ranks_missing'])} missing)"
+    nodes = "hosts unknown" if run["nodes"] is None else counted(run["nodes"], "host")
     cpu = all(row["device_kind"] == "cpu" for row in report.ranks)
     gpus = ", ".join(run["gpus"]) or ("CPUs" if cpu else "GPU model unknown")
     read = sum(source["events_read"] for source in report.sources)
@@ -111,48 +126,10 @@ def _coverage_text(report: Report) -> str:
     return f"{ranks}, {nodes}, {gpus}, {read:,} operations{state}"
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
-def _listed(values: list[object], most: int = 8) -> str:
-    return ", ".join(map(str, values[:most])) + (", ..." if len(values) > most else "")
-
-
-def _table(*columns: str) -> Table:
-    """Returns: an empty table; a column is right-aligned unless its name begins with `<`."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(
-            column.removeprefix("<"),
-            justify="left" if column.startswith("<") else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    return table
-
-
-def _section(title: str, table: Table, *notes: str | None) -> RenderableType:
-    heading, _, scope = title.partition(" (")
-    lines = [Text(note, style="dim") for note in notes if note]
-    head = Text.assemble((heading, "bold"), (f" ({scope}" if scope else "", "dim"))
-    return Padding(Group(head, table, *lines), (0, 0, 1, 0))
-
-
-def _more(count: int, what: str) -> str | None:
-    hidden = count - _MOST_ROWS
-    return f"... and {hidden} more {what}: see --format json" if hidden > 0 else None
-
-
-def _shorten(text: str, most: int) -> str:
-    text = _CONTROL.sub("\ufffd", text)
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 def _parts(report: Report) -> RenderableType:
     several = len(report.ranks) > 1
     ends = ("least (rank)", "most (rank)") if several else ()
-    table = _table("<", "<", "share", "time", *ends)
+    table = table_of("<", "<", "share", "time", *ends)
     window = report.metrics["window_ns"]
     for label, name, style in _PARTS:
         value = report.metrics[name]
@@ -160,7 +137,7 @@ def _parts(report: Report) -> RenderableType:
         bar = Text("█" * round((share or 0) * _BAR_CELLS), style=style)
         held = _ends(report, name) if several else ()
         table.add_row(label, bar, percent_text(share), time_text(value), *held)
-    return _section("Where the time goes (parts add up to the window)", table)
+    return section("Where the time goes (parts add up to the window)", table)
 
 
 def _ends(report: Report, part: str) -> tuple[str, str]:
@@ -176,71 +153,46 @@ def _ends(report: Report, part: str) -> tuple[str, str]:
 
 
 def _ranks(report: Report) -> RenderableType:
-    table = _table(
+    table = table_of(
         *("rank", "<from", "<source", "window", "compute", "comm", "hidden", "exposed"),
         *("copies", "idle"),
     )
-    for row in report.ranks[:_MOST_ROWS]:
+    for row in report.ranks[:MOST_ROWS]:
         table.add_row(
             str(row["rank"]),
             row["rank_source"],
-            Text(_shorten(row["source"], 20)),
+            Text(shorten(row["source"], 20)),
             *(time_text(row[name]) for name in ("window_ns", "compute_ns", "comm_ns")),
             "-" if row["comm_ns"] == 0 else percent_text(row["overlap_ratio"]),
             *(time_text(row[name]) for name in ("exposed_comm_ns", "copy_ns", "idle_ns")),
         )
     title = "Ranks (over the same window; hidden is a share of comm)"
-    return _section(title, table, _more(len(report.ranks), "ranks"))
+    return section(title, table, more(len(report.ranks), "ranks"))
 
 
 def _steps(report: Report) -> RenderableType:
-    table = _table(
+    table = table_of(
         "step", "ranks", "fastest (rank)", "slowest (rank)", "exposed comm, mean of ranks"
     )
     steps: dict[int, list[Row]] = {}
     for row in report.steps:
         steps.setdefault(row["step"], []).append(row)
-    for step, rows in list(steps.items())[:_MOST_ROWS]:
+    for step, rows in list(steps.items())[:MOST_ROWS]:
         windows = sorted((row["window_ns"], row["rank"]) for row in rows)
         exposed = [row["exposed_comm_ns"] for row in rows]
         mean = None if None in exposed else round(sum(exposed) / len(exposed))
         ends = (f"{time_text(ns)} ({rank})" for ns, rank in (windows[0], windows[-1]))
         table.add_row(str(step), str(len(rows)), *ends, time_text(mean))
     median = time_text(report.metrics["step_time_ms"] * 1e6)
-    notes = (f"median step of the slowest rank: {median}", _more(len(steps), "steps"))
-    return _section("Steps", table, *notes)
-
-
-def _collectives(report: Report) -> RenderableType:
-    table = _table(
-        *("<operation", "ranks", "count", "size", "median", "longest", "transfer", "waiting"),
-        *("algbw", "busbw"),
-    )
-    for row in report.collectives[:_MOST_ROWS]:
-        bound = "≥ " if row["quality"] == "partial_ranks" else ""
-        table.add_row(
-            row["op"],
-            str(row["group_size"] or UNKNOWN),
-            f"{row['count']:,}",
-            size_text(row["bytes_p50"]),
-            *(time_text(row[f"duration_ns_{name}"]) for name in ("p50", "max")),
-            time_text(row["transfer_ns_p50"]),
-            time_text(row["wait_ns"]),
-            *(_rate_text(row[name], bound) for name in ("algbw_gbps", "busbw_gbps")),
-        )
-    title = "Communication (medians; transfer is without waiting; waiting in sum; rates in GB/s)"
-    return _section(title, table, _more(len(report.collectives), "kinds"))
-
-
-def _rate_text(rate: float | None, bound: str) -> str:
-    return UNKNOWN if rate is None else f"{bound}{rate:.4g}"
+    notes = (f"median step of the slowest rank: {median}", more(len(steps), "steps"))
+    return section("Steps", table, *notes)
 
 
 def _streams(report: Report) -> RenderableType:
-    table = _table(
+    table = table_of(
         *("rank", "stream", "<role", "operations", "busy", "share", "comm", "compute"),
     )
-    for row in report.streams[:_MOST_ROWS]:
+    for row in report.streams[:MOST_ROWS]:
         role = row["role"] or UNKNOWN
         table.add_row(
             str(row["rank"]),
@@ -254,12 +206,12 @@ def _streams(report: Report) -> RenderableType:
         )
     mixed = any(row["role"] == "mixed" for row in report.streams)
     note = "mixed: communication and compute share the stream, so they cannot overlap there"
-    notes = (_more(len(report.streams), "streams"), note if mixed else None)
-    return _section("Streams (over the capture)", table, *notes)
+    notes = (more(len(report.streams), "streams"), note if mixed else None)
+    return section("Streams (over the capture)", table, *notes)
 
 
 def _kernels(report: Report) -> RenderableType:
-    table = _table("<class", "calls", "total", "share", "median", "<name")
+    table = table_of("<class", "calls", "total", "share", "median", "<name")
     for row in report.kernels:
         table.add_row(
             row["class"] or UNKNOWN,
@@ -267,21 +219,21 @@ def _kernels(report: Report) -> RenderableType:
             time_text(row["total_ns"]),
             percent_text(row["total_fraction"]),
             time_text(row["p50_ns"]),
-            Text(_shorten(row["short_name"], 48)),
+            Text(shorten(row["short_name"], 48)),
         )
     title = "Device operations by total time (over the capture; share of all durations)"
-    return _section(title, table)
+    return section(title, table)
 
 
 def _diagnostics(report: Report) -> RenderableType:
     lines: list[RenderableType] = [Text("Notes, and what this capture cannot tell", style="bold")]
     for row, files in _grouped(report.diagnostics):
-        where = f" [{_listed(files, _MOST_NAMES)}]" if files and len(report.sources) > 1 else ""
+        where = f" [{listed(files, _MOST_NAMES)}]" if files and len(report.sources) > 1 else ""
         message = Table.grid(padding=(0, 1, 0, 0))
         message.add_column(width=7)
         message.add_column()
         message.add_row(
-            Text(row["severity"], style=_SEVERITY_STYLE[row["severity"]]),
+            Text(row["severity"], style=SEVERITY_STYLE[row["severity"]]),
             Text(f"{row['message']}{where}"),
         )
         if row["hint"]:

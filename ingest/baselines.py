@@ -1,0 +1,91 @@
+"""The user's own measurements as the reference for bandwidths: outputs of nccl-tests as rows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from traceq.errors import SourceError
+from traceq.ingest.nccl_tests import Baseline, read_nccl_tests
+from traceq.model.collectives import Op
+
+BASELINE_SCHEMA = pl.Schema(
+    {
+        "file_name": pl.String(),
+        "op": pl.String(),
+        "group_size": pl.Int32(),
+        "nodes": pl.Int32(),
+        "bytes": pl.Int64(),
+        "algbw_gbps": pl.Float64(),
+        "busbw_gbps": pl.Float64(),
+    }
+)
+
+
+def read_baselines(wanted: Sequence[str]) -> tuple[pl.DataFrame, list[SourceError]]:
+    """Returns: one row per size of each baseline (`BASELINE_SCHEMA`), and those of no use.
+
+    Args:
+        wanted: outputs of nccl-tests, each a file or OP=FILE.
+    """
+    parts, failures = [pl.DataFrame(schema=BASELINE_SCHEMA)], []
+    for each in wanted:
+        try:
+            parts.append(reference(read_baseline(each)))
+        except SourceError as error:
+            failures.append(error)
+    return pl.concat(parts), failures
+
+
+def read_baseline(wanted: str) -> Baseline:
+    """Returns: one output of nccl-tests.
+
+    Args:
+        wanted: a file, or OP=FILE where the output does not say which operation it is about.
+
+    Raises:
+        SourceError: it is none, or it is about another operation.
+    """
+    name, _, file = wanted.partition("=")
+    if file and name in set(Op):
+        return read_nccl_tests(Path(file), Op(name))
+    return read_nccl_tests(Path(wanted))
+
+
+def reference(baseline: Baseline) -> pl.DataFrame:
+    """Returns: the better half of each size of a baseline (`BASELINE_SCHEMA`).
+
+    Sizes of no bytes, and those whose data was found wrong, are no reference.
+
+    Raises:
+        SourceError: it does not say which operation it is about, or of how many ranks.
+    """
+    name = baseline.file_name
+    if baseline.op is None:
+        fit = " or ".join(baseline.candidates) or "none that is known"
+        message = (
+            f"{name}: does not say which test it is ({fit}): name it, as in "
+            f"--baseline {next(iter(baseline.candidates), 'all_reduce')}={name}"
+        )
+        raise SourceError(message)
+    if baseline.ranks is None or baseline.ranks == 1:
+        fact = "how many ranks took part is unknown" if baseline.ranks is None else "one rank alone"
+        message = f"{name}: {fact}, so its bus bandwidth is no reference: run it on all ranks"
+        raise SourceError(message)
+    right = (pl.col("wrong").is_null() | (pl.col("wrong") == 0)) & (pl.col("size_bytes") > 0)
+    return (
+        baseline.rows.filter(right & pl.col("busbw_gbps").is_finite())
+        .sort("busbw_gbps", descending=True)
+        .unique("size_bytes", keep="first", maintain_order=True)
+        .sort("size_bytes")
+        .select(
+            pl.lit(name).alias("file_name"),
+            pl.lit(baseline.op.value).alias("op"),
+            pl.lit(baseline.ranks).alias("group_size"),
+            pl.lit(baseline.nodes).alias("nodes"),
+            pl.col("size_bytes").alias("bytes"),
+            "algbw_gbps",
+            "busbw_gbps",
+        )
+        .cast(BASELINE_SCHEMA)
+    )

@@ -1,0 +1,126 @@
+-- busbw: what bandwidth did each kind of collective reach, and how much of its link's peak is that?
+--
+-- One row per operation, group size, link and power of two of the size S. The time is the transfer,
+-- without waiting for a late rank. Where ranks are missing the true transfer may be shorter, so the
+-- bandwidth is a lower bound. The peak is the user's own, else a baseline of the same operation and
+-- ranks at the nearest size within a factor of four, else that of the GPU model. The share can
+-- exceed 1: reduction inside the switch sends less than a ring would.
+--
+-- param warmup INTEGER = 0: 1 counts warm-up calls too
+-- column op VARCHAR []: operation
+-- column group_size INTEGER [1]: ranks of the communicator; NULL when unknown
+-- column link VARCHAR []: slowest link it must use: intra, inter or unknown
+-- column bucket_bytes BIGINT [bytes]: largest power of two not above S; NULL when S is unknown
+-- column call_count BIGINT [1] in 1..inf: operations, over all ranks
+-- column collective_count BIGINT [1] in 0..inf: collectives they are matched to
+-- column dtype VARCHAR []: element type; NULL when unknown or several
+-- column bytes_p50 BIGINT [bytes] in 0..inf: median S
+-- column duration_ns_min BIGINT [ns]: shortest kernel
+-- column duration_ns_p50 BIGINT [ns]: median kernel, with waiting
+-- column duration_ns_p95 BIGINT [ns]: 95th percentile, with waiting
+-- column duration_ns_max BIGINT [ns]: longest kernel, with waiting
+-- column transfer_ns_p50 BIGINT [ns]: median transfer
+-- column transfer_ns_p95 BIGINT [ns]: 95th percentile of the transfer
+-- column transfer_ns_max BIGINT [ns]: longest transfer
+-- column wait_ns BIGINT [ns] in 0..inf: sum of waiting over ranks
+-- column exposed_ns BIGINT [ns] in 0..inf: sum over ranks of the time in which no compute ran
+-- column algbw_gbps DOUBLE [GB/s] in 0..inf: S / transfer, of the medians
+-- column busbw_gbps DOUBLE [GB/s] in 0..inf: algbw times the bus factor of the operation
+-- column peak_gbps DOUBLE [GB/s] in 0..inf: peak of the link per GPU and direction
+-- column peak_source VARCHAR []: user, baseline, or the kind of link
+-- column efficiency DOUBLE [1] in 0..inf: busbw / peak; may exceed 1
+-- column quality VARCHAR []: measured, partial_ranks (a lower bound), or why it is unknown
+-- key: op, group_size, link, bucket_bytes
+-- source: docs/metrics.md#bandwidth
+WITH counted AS (
+    SELECT k.*, c.peak_gbps, c.peak_source, k.end_ns - k.start_ns AS duration_ns,
+        1::BIGINT << floor(log2(nullif(bytes, 0)))::BIGINT AS bucket_bytes,
+        min(k.bytes) OVER (PARTITION BY collective_id)
+            <> max(k.bytes) OVER (PARTITION BY collective_id) AND collective_id IS NOT NULL AS uneven
+    FROM nccl_kernels k
+    LEFT JOIN communicators c USING (comm_id)
+    WHERE coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(k.warmup, false)
+),
+grouped AS (
+    SELECT
+        op,
+        group_size,
+        counted.link,
+        bucket_bytes,
+        count(*) AS call_count,
+        count(DISTINCT collective_id) AS collective_count,
+        CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) END AS dtype,
+        quantile_disc(bytes, 0.5) AS bytes_p50,
+        min(duration_ns) AS duration_ns_min,
+        quantile_disc(duration_ns, 0.5) AS duration_ns_p50,
+        quantile_disc(duration_ns, 0.95) AS duration_ns_p95,
+        max(duration_ns) AS duration_ns_max,
+        quantile_disc(transfer_ns, 0.5) AS transfer_ns_p50,
+        quantile_disc(transfer_ns, 0.95) AS transfer_ns_p95,
+        max(transfer_ns) AS transfer_ns_max,
+        sum(wait_ns)::BIGINT AS wait_ns,
+        sum(exposed_ns)::BIGINT AS exposed_ns,
+        any_value(bus_factor) AS bus_factor,
+        min(counted.peak_gbps) AS link_peak_gbps,
+        arg_min(counted.peak_source, counted.peak_gbps) AS link_peak_source,
+        bool_or(uneven) AS uneven,
+        bool_and(match = 'matched') AS whole
+    FROM counted
+    GROUP BY op, group_size, counted.link, bucket_bytes
+),
+rated AS (
+    SELECT *,
+        CASE WHEN NOT uneven AND transfer_ns_p50 > 0 THEN bytes_p50 / transfer_ns_p50 END AS algbw
+    FROM grouped
+),
+near AS (
+    SELECT r.op, r.group_size, r.link, r.bucket_bytes,
+        arg_min(b.busbw_gbps, abs(log2(b.bytes / r.bytes_p50))) AS baseline_gbps
+    FROM rated r
+    JOIN baselines b ON b.op = r.op AND b.group_size = r.group_size
+    WHERE r.bytes_p50 > 0 AND abs(log2(b.bytes / r.bytes_p50)) <= 2
+    GROUP BY r.op, r.group_size, r.link, r.bucket_bytes
+),
+peaked AS (
+    SELECT r.*,
+        CASE WHEN link_peak_source = 'user' THEN link_peak_gbps
+            ELSE coalesce(baseline_gbps, link_peak_gbps) END AS peak,
+        CASE WHEN link_peak_source = 'user' OR baseline_gbps IS NULL THEN link_peak_source
+            ELSE 'baseline' END AS peak_source
+    FROM rated r
+    LEFT JOIN near n ON n.op = r.op AND n.group_size = r.group_size AND n.link = r.link
+        AND n.bucket_bytes = r.bucket_bytes
+)
+SELECT
+    op,
+    group_size,
+    link,
+    bucket_bytes,
+    call_count,
+    collective_count,
+    dtype,
+    bytes_p50,
+    duration_ns_min,
+    duration_ns_p50,
+    duration_ns_p95,
+    duration_ns_max,
+    transfer_ns_p50,
+    transfer_ns_p95,
+    transfer_ns_max,
+    wait_ns,
+    exposed_ns,
+    algbw AS algbw_gbps,
+    algbw * bus_factor AS busbw_gbps,
+    peak AS peak_gbps,
+    peak_source,
+    algbw * bus_factor / peak AS efficiency,
+    CASE
+        WHEN bytes_p50 IS NULL THEN 'size_unknown'
+        WHEN uneven THEN 'uneven'
+        WHEN transfer_ns_p50 IS NULL THEN 'unmatched'
+        WHEN group_size IS NULL THEN 'group_size_unknown'
+        WHEN whole THEN 'measured'
+        ELSE 'partial_ranks'
+    END AS quality
+FROM peaked
+ORDER BY duration_ns_p50 * call_count DESC, op, bucket_bytes, group_size, link

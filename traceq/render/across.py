@@ -1,0 +1,144 @@
+"""Sections of the text report that need several ranks: bandwidth, stragglers, clocks."""
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
+from traceq.render.layout import MOST_ROWS, SEVERITY_STYLE, counted, more, section, table_of
+from traceq.report import Report, Row, reason_text
+
+
+def collectives(report: Report) -> RenderableType:
+    """Returns: each kind of communication with its bandwidths."""
+    table = table_of(
+        *("<operation", "ranks", "count", "size", "median", "transfer", "waiting"),
+        *("algbw", "busbw", "of peak"),
+    )
+    for row in report.collectives[:MOST_ROWS]:
+        bound = "≥ " if row["quality"] == "partial_ranks" else ""
+        table.add_row(
+            row["op"],
+            str(row["group_size"] or UNKNOWN),
+            f"{row['count']:,}",
+            size_text(row["bytes_p50"]),
+            *(time_text(row[name]) for name in ("duration_ns_p50", "transfer_ns_p50", "wait_ns")),
+            *(_rate_text(row[name], bound) for name in ("algbw_gbps", "busbw_gbps")),
+            _peak_text(row, bound),
+        )
+    title = "Communication (medians; transfer is without waiting; waiting in sum; rates in GB/s)"
+    unknown = {row["quality"] for row in report.collectives} - {"measured", "partial_ranks"}
+    above = any((row["efficiency"] or 0) > 1 for row in report.collectives)
+    return section(
+        title,
+        table,
+        more(len(report.collectives), "kinds"),
+        *(f"{code}: {reason_text(code)}" for code in sorted(unknown)),
+        "above 100 %: reduction in the switch (NVLS, SHARP) sends less than a ring"
+        if above
+        else None,
+    )
+
+
+def _peak_text(row: Row, bound: str) -> str:
+    if row["efficiency"] is None:
+        return UNKNOWN
+    return (
+        f"{bound}{percent_text(row['efficiency'])} of {row['peak_gbps']:.4g} {row['peak_source']}"
+    )
+
+
+def _rate_text(rate: float | None, bound: str) -> str:
+    return UNKNOWN if rate is None else f"{bound}{rate:.4g}"
+
+
+def stragglers(report: Report) -> RenderableType:
+    """Returns: who arrived late, and what kept it."""
+    table = table_of(
+        *("rank", "<verdict", "last", "late", "of window", "imposed", "removable", "p"),
+        *("<unit", "<cause"),
+    )
+    for row in report.stragglers[:MOST_ROWS]:
+        verdict = Text("straggler", style="red") if row["straggler"] else Text("not significant")
+        table.add_row(
+            str(row["rank"]),
+            verdict,
+            f"{row['times_last']:.4g} of {row['collectives']:,}",
+            time_text(row["lateness_ns"]),
+            percent_text(row["straggler_fraction"]),
+            *(time_text(row[name]) for name in ("imposed_wait_ns", "removable_ns")),
+            f"{row['p_value']:.2g}",
+            row["unit"],
+            row["cause"] or "-",
+        )
+    title = "Stragglers (late: behind the median peer; imposed: others waited, in sum)"
+    partial = any(row["partial"] for row in report.stragglers)
+    note = "ranks are missing: a straggler among the others is unknown" if partial else None
+    return section(title, table, more(len(report.stragglers), "ranks"), note)
+
+
+def latency(report: Report) -> RenderableType:
+    """Returns: the fitted latency and bandwidth by size."""
+    table = table_of(
+        *("<operation", "ranks", "size", "count", "transfer", "model", "latency", "alpha", "beta"),
+    )
+    rows = [row for row in report.latency_bandwidth if row["model_ns"] is not None]
+    for row in rows[:MOST_ROWS]:
+        table.add_row(
+            row["op"],
+            str(row["group_size"]),
+            f"{size_text(row['bucket_bytes'])}+",
+            f"{row['collective_count']:,}",
+            time_text(row["transfer_ns"]),
+            time_text(round(row["model_ns"])),
+            percent_text(row["latency_fraction"]),
+            f"{row['alpha_us']:.3g} µs ±{100 * row['alpha_error_fraction']:.0f} %",
+            f"{row['beta_gbps']:.4g} GB/s ±{100 * row['beta_error_fraction']:.0f} %",
+        )
+    title = "Latency and bandwidth (T = alpha · steps + bytes sent / beta; latency is its share)"
+    return section(title, table, more(len(rows), "sizes"))
+
+
+def volume(report: Report) -> RenderableType:
+    """Returns: what each rank sends per step beside what it should."""
+    table = table_of("<operation", "ranks", "least per step", "most per step")
+    for row in report.volume["by_op"]:
+        ends = (row[f"step_wire_bytes_{end}"] for end in ("min", "max"))
+        sizes = (UNKNOWN if size is None else size_text(round(size)) for size in ends)
+        table.add_row(row["op"], str(row["rank_count"]), *sizes)
+    expected = size_text(report.volume["expected_bytes"])
+    note = f"data parallel training of this model sends {expected} per step and rank"
+    return section("Bytes sent by each rank (ring model)", table, note)
+
+
+def findings(report: Report) -> RenderableType:
+    """Returns: the findings with their advice."""
+    lines: list[RenderableType] = [Text("Findings (most time lost first)", style="bold")]
+    for row in report.findings[:MOST_ROWS]:
+        item = Table.grid(padding=(0, 1, 0, 0))
+        item.add_column(width=7)
+        item.add_column()
+        item.add_row(
+            Text(row["severity"], style=SEVERITY_STYLE[row["severity"]]), Text(row["title"])
+        )
+        item.add_row("", Text(f"→ {row['advice']}", style="dim"))
+        lines.append(item)
+    return Padding(Group(*lines), (0, 0, 1, 0))
+
+
+def clock_lines(report: Report) -> list[Text]:
+    """Returns: what aligning did to the clocks, nothing where there was nothing to align."""
+    shifted = [row for row in report.matching["clock"]["sources"] if row["clock_offset_ns"]]
+    if not shifted:
+        return []
+    offsets = sorted({row["clock_offset_ns"] for row in shifted}, key=abs)
+    residual = max(row["clock_residual_p95_ns"] for row in shifted)
+    count = min(row["collective_count"] for row in shifted)
+    reach = " to ".join(time_text(offset) for offset in (offsets[0], offsets[-1])[: len(offsets)])
+    return [
+        Text(
+            f"Clocks    {counted(len(shifted), 'source')} shifted by {reach} so that the ends of "
+            f"{counted(count, 'collective')} meet; 95 % then lie within {time_text(residual)}"
+        )
+    ]
