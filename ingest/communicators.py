@@ -10,6 +10,7 @@ Source: docs/metrics.md, communicators.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -53,58 +54,58 @@ class Group:
         return [self.ranks[position] for position in range(self.size)]
 
 
-def settle(comm: pl.DataFrame, members: pl.DataFrame, job: Job) -> pl.DataFrame:
-    """Returns: the operations with comm_id, group_size, group_ranks, bytes, wire_bytes, op settled.
+def settle(
+    comm: pl.DataFrame, members: pl.DataFrame, stated: Mapping[str, Mapping[str, Any]], job: Job
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns: the operations with comm_id, group_size and sizes settled, and their communicators.
+
+    A communicator has comm_id, name, description, group_size, ranks and calls; its ranks stand
+    there alone, since a list beside every operation would outgrow everything else.
 
     Args:
         comm: communication operations of all ranks: `COMM_SCHEMA` and rank.
         members: what NCCL's ranges say, `MEMBERS_SCHEMA` and rank.
+        stated: what traces state of their groups, by comm_id.
         job: what is known of the job.
     """
     groups = _groups(members)
     _count_users(groups, comm, job)
     comm = _assume(comm, _only_sizes(members), job)
     known = pl.DataFrame(
-        [(comm_id, g.size, g.listed()) for comm_id, g in groups.items()],
-        schema={"comm_id": pl.String, "known_size": pl.Int32, "known_ranks": pl.List(pl.Int32)},
+        [(comm_id, group.size) for comm_id, group in groups.items()],
+        schema={"comm_id": pl.String, "known_size": pl.Int32},
         orient="row",
     )
-    comm = (
+    comm = _sized(
         comm.join(known, on="comm_id", how="left", maintain_order="left")
-        .with_columns(
-            pl.coalesce("group_size", "known_size").alias("group_size"),
-            pl.coalesce("group_ranks", "known_ranks").alias("group_ranks"),
+        .with_columns(pl.coalesce("group_size", "known_size"))
+        .drop("known_size")
+    )
+    used = comm.drop_nulls("comm_id").group_by("comm_id", maintain_order=True)
+    rows = used.agg(pl.col("group_size").max(), pl.len().cast(pl.Int64).alias("calls"))
+    about = [
+        (
+            stated.get(comm_id, {}).get("name"),
+            stated.get(comm_id, {}).get("description"),
+            stated.get(comm_id, {}).get("ranks") or _listed(comm_id, size, groups, job),
         )
-        .drop("known_size", "known_ranks")
+        for comm_id, size in rows.select("comm_id", "group_size").iter_rows()
+    ]
+    schema = pl.Schema(
+        {"name": pl.String(), "description": pl.String(), "ranks": pl.List(pl.Int32())}
     )
-    return _sized(comm)
+    columns = pl.DataFrame(about, schema=schema, orient="row", strict=False)
+    return comm, pl.concat([rows, columns], how="horizontal")
 
 
-def communicator_rows(
-    comm: pl.DataFrame, stated: Mapping[str, Mapping[str, object]]
-) -> pl.DataFrame:
-    """Returns: one row per communicator that was used.
-
-    Its columns are comm_id, name, description, group_size, ranks and calls.
-
-    Args:
-        comm: settled operations.
-        stated: what traces state of their groups, by comm_id.
-    """
-    rows = (
-        comm.drop_nulls("comm_id")
-        .group_by("comm_id", maintain_order=True)
-        .agg(pl.col("group_size").max(), pl.col("group_ranks").drop_nulls().first().alias("ranks"),
-             pl.len().cast(pl.Int64).alias("calls"))
-    )  # fmt: skip
-    names = {
-        key: [stated.get(comm_id, {}).get(key) for comm_id in rows["comm_id"]]
-        for key in ("name", "description")
-    }
-    return rows.with_columns(
-        pl.Series(key, [None if v is None else str(v) for v in values], dtype=pl.String)
-        for key, values in names.items()
-    )
+def _listed(
+    comm_id: str, size: int | None, groups: Mapping[str, Group], job: Job
+) -> list[int] | None:
+    """Returns: the ranks of a communicator, None unless all are known."""
+    if comm_id in groups:
+        return groups[comm_id].listed()
+    everyone = comm_id.startswith(ASSUMED) and size is not None and size == job.world_size
+    return list(range(size)) if everyone and size is not None else None
 
 
 def _groups(members: pl.DataFrame) -> dict[str, Group]:
@@ -171,18 +172,16 @@ def _assume(comm: pl.DataFrame, sizes: Mapping[int, int], job: Job) -> pl.DataFr
     if places > 1 or (several and differing.any()):
         return comm
     name = pl.format(f"{ASSUMED} {{}}", "nth") if several else pl.lit(ASSUMED)
-    ranks = list(range(size)) if size is not None and size == job.world_size else None
     names = streams.select("rank", "stream", name.alias(ASSUMED))
-    given = (
+    return (
         comm.with_columns(loose=of_group)
         .join(names, on=["rank", "stream"], how="left", maintain_order="left")
         .with_columns(
             comm_id=pl.when("loose").then(ASSUMED).otherwise("comm_id"),
             group_size=pl.coalesce("group_size", pl.when("loose").then(pl.lit(size, pl.Int32))),
         )
+        .drop("loose", ASSUMED)
     )
-    listed = pl.when("loose").then(pl.lit(ranks, pl.List(pl.Int32)))
-    return given.with_columns(pl.coalesce("group_ranks", listed)).drop("loose", ASSUMED)
 
 
 def _one_size(loose: pl.DataFrame, sizes: Mapping[int, int], job: Job) -> int | None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from traceq.config import LARGEST_RANK, ReadOptions
 from traceq.ingest.clocks import Clock, align_clocks
-from traceq.ingest.communicators import ASSUMED, Job, communicator_rows, settle
+from traceq.ingest.communicators import ASSUMED, Job, settle
 from traceq.ingest.crossnotes import notes_across
 from traceq.ingest.linking import with_links
 from traceq.ingest.logged import with_logged
@@ -78,13 +78,12 @@ def reduce_ranks(
         orient="row",
     )
     comm, log_notes = with_logged(comm, logs, pids)
-    comm = settle(comm, members_of_all(sources, numbered), job)
+    stated = {row["comm_id"]: row for source in sources for row in source.communicators}
+    comm, communicators = settle(comm, members_of_all(sources, numbered), stated, job)
     clocks = _clocks(match_collectives(comm, repair=False), clock_of)
     shifts, comm = _aligned(sources, shifts, comm, clocks)
     matched = _without_scattered(match_collectives(_on_one_clock(comm, clocks)))
     comm = with_arrivals(matched, _initialised(sources))
-    stated = {row["comm_id"]: row for source in sources for row in source.communicators}
-    communicators = communicator_rows(comm, stated)
     comm, communicators = with_links(comm, communicators, numbered, hosts, options)
     return Reduced(
         numbered, hosts, world_size, shifts, clocks, comm, communicators,
@@ -220,7 +219,7 @@ def _without_scattered(comm: pl.DataFrame) -> pl.DataFrame:
     return comm.with_columns(
         *(
             pl.when(~undone).then(name).alias(name)
-            for name in ("collective_id", "transfer_ns", "wait_ns", "comm_id", "group_ranks")
+            for name in ("collective_id", "transfer_ns", "wait_ns", "comm_id")
         ),
         match=pl.when(undone).then(pl.lit("unmatched")).otherwise("match"),
     )

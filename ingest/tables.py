@@ -44,7 +44,6 @@ COLLECTIVE_SCHEMA = pl.Schema(
         "op": pl.String(),
         "comm_id": pl.String(),
         "group_size": pl.Int32(),
-        "group_ranks": pl.List(pl.Int32()),
         "seq": pl.Int64(),
         "bytes": pl.Int64(),
         "dtype": pl.String(),

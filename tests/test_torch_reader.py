@@ -24,7 +24,8 @@ def timings(run: Run, scope: str = "capture") -> dict[str, Any]:
 
 
 def comm(run: Run, *columns: str) -> list[tuple[Any, ...]]:
-    return run.frame(f"SELECT {', '.join(columns)} FROM nccl_kernels ORDER BY start_ns").rows()
+    joined = "(SELECT k.*, ranks FROM nccl_kernels k LEFT JOIN communicators USING (comm_id))"
+    return run.frame(f"SELECT {', '.join(columns)} FROM {joined} ORDER BY start_ns").rows()
 
 
 def notes(run: Run) -> dict[str, str]:
@@ -308,9 +309,9 @@ class TestCollectives:
         arguments = collective(name, inward, out=outward)
         trace = TorchTrace().kernel(GENERIC, 1000, 1100, **arguments, Seq=9)  # P50: RCCL's one name
         run = make_run(trace.write(tmp_path / "a.json"))
-        assert comm(
-            run, "op", "bytes", "dtype", "group_size", "group_ranks", "seq", "size_source"
-        ) == [(op, size, "Float", 2, [0, 1], 9, "torch_arguments")]
+        assert comm(run, "op", "bytes", "dtype", "group_size", "ranks", "seq", "size_source") == [
+            (op, size, "Float", 2, [0, 1], 9, "torch_arguments")
+        ]
 
     @pytest.mark.parametrize(
         ("dtype", "size"),
@@ -444,7 +445,7 @@ class TestCollectives:
         unknown = TorchTrace(rank=1, world_size=40).kernel(ALL_REDUCE, 1000, 1100, **arguments)
         for trace, expected in ((known, list(ranks)), (unknown, None)):
             run = make_run(trace.write(tmp_path / f"{expected is None}.json"))
-            assert comm(run, "group_size", "group_ranks") == [(40, expected)]
+            assert comm(run, "group_size", "ranks") == [(40, expected)]
 
     def test_exposed_communication_is_told_per_step(
         self, tmp_path: Path, make_run: RunMaker
@@ -515,7 +516,7 @@ class TestUncertainSizes:
         arguments = collective("allreduce", 8, **{"Process Group Ranks": ranks})
         trace = TorchTrace().kernel(GENERIC, 1000, 1100, **arguments)
         run = make_run(trace.write(tmp_path / "a.json"))
-        assert comm(run, "group_size", "group_ranks", "bytes") == [(2, None, 32)]
+        assert comm(run, "group_size", "ranks", "bytes") == [(2, None, 32)]
 
     def test_a_number_of_ranks_beyond_belief(self, tmp_path: Path, make_run: RunMaker) -> None:
         trace = TorchTrace(world_size=10**12).kernel(GEMM, 1000, 1100)

@@ -183,7 +183,6 @@ class Described:
             self.op.value,
             group.comm_id if group else None,
             n,
-            list(group.ranks) if group and group.ranks else None,
             self.seq,
             self.size,
             self.dtype,

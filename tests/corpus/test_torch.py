@@ -104,7 +104,7 @@ def test_eight_traces_are_one_run_of_eight_ranks(corpus: Path, make_run: RunMake
 def collectives(run: Run) -> pl.DataFrame:
     """The collectives of every rank in order of time."""
     return run.frame(
-        "SELECT rank, op, bytes, dtype, wire_bytes, group_size, group_ranks, comm_id "
+        "SELECT rank, op, bytes, dtype, wire_bytes, group_size, comm_id "
         "FROM nccl_kernels ORDER BY rank, start_ns"
     )
 

@@ -157,7 +157,6 @@ CREATE TABLE nccl_kernels (
     op VARCHAR NOT NULL,
     comm_id VARCHAR,
     group_size INTEGER,
-    group_ranks INTEGER[],
     seq BIGINT,
     bytes BIGINT,
     dtype VARCHAR,
@@ -192,7 +191,6 @@ COMMENT ON COLUMN nccl_kernels.end_ns IS 'End on the device [ns]';
 COMMENT ON COLUMN nccl_kernels.op IS 'Operation; unknown when nothing tells it';
 COMMENT ON COLUMN nccl_kernels.comm_id IS 'Communicator, see communicators; NULL when unknown';
 COMMENT ON COLUMN nccl_kernels.group_size IS 'Ranks of the communicator [1]; NULL when unknown';
-COMMENT ON COLUMN nccl_kernels.group_ranks IS 'Global ranks of the communicator [id]; NULL when unknown';
 COMMENT ON COLUMN nccl_kernels.seq IS 'Sequence number on the communicator [1]; NULL when the source has none';
 COMMENT ON COLUMN nccl_kernels.bytes IS 'Size S of the operation by the conventions of nccl-tests [bytes]; NULL when unknown';
 COMMENT ON COLUMN nccl_kernels.dtype IS 'Element type; NULL when unknown';
