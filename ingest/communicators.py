@@ -135,12 +135,16 @@ def _only_sizes(members: pl.DataFrame) -> dict[int, int]:
 
 
 def _count_users(groups: dict[str, Group], comm: pl.DataFrame, job: Job) -> None:
-    """Completes communicators of unknown size by who uses them."""
-    open_ = comm.drop_nulls("comm_id").filter(pl.col("group_size").is_null())
-    users = open_.group_by("comm_id", maintain_order=True).agg(pl.col("rank").unique().sort())
-    most = open_.group_by("rank").agg(pl.col("comm_id").n_unique())["comm_id"].max()
-    for comm_id, ranks in users.iter_rows():
+    """Completes communicators of unknown size: by what other ranks state, else by who uses them."""
+    used = comm.drop_nulls("comm_id")
+    users = used.group_by("comm_id", maintain_order=True).agg(
+        pl.col("rank").unique().sort(), pl.col("group_size").max()
+    )
+    most = used.group_by("rank").agg(pl.col("comm_id").n_unique())["comm_id"].max()
+    for comm_id, ranks, stated in users.iter_rows():
         group = groups.setdefault(comm_id, Group())
+        if group.size is None:
+            group.size = stated
         if group.size is None and job.whole:
             group.size, group.ranks = len(ranks), dict(enumerate(ranks))
         elif group.size is None and job.nranks is not None and most == 1:

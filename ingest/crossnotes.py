@@ -62,9 +62,12 @@ def _unmatched(comm: pl.DataFrame, job: Job) -> list[Diagnostic]:
     lost = comm.filter((pl.col("match") == "unmatched") & pl.col("op").is_in(list(COLLECTIVE)))
     if lost.is_empty():
         return []
-    message = f"{lost.height} collective operations could not be matched across ranks"
+    message = (
+        f"{lost.height} collective operations could not be matched across ranks: their "
+        "communicators are unknown, records were lost, or their ranks did not leave together"
+    )
     hint = (
-        "export sizes and communicators (--include-blobs=true), or capture all ranks over the "
+        "export sizes and communicators (--include-blobs=true), and capture all ranks over the "
         "same steps"
     )
     return [Diagnostic("unmatched", Severity.WARNING, message, hint, count=lost.height)]

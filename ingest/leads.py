@@ -2,7 +2,8 @@
 
 The lead of a collective reaches from the end of the previous one on its communicator, which all
 ranks left together, to its own start. So leads of different ranks can be compared without a clock.
-The first collective has none.
+The first collective has none. Kernels are counted from the start of the previous one instead: where
+compute runs beside communication, a rank that waited ran there what the late rank still had to run.
 """
 
 import hashlib
@@ -58,7 +59,9 @@ def with_leads(
     own = Intervals(comm["start_ns"].to_numpy(), comm["end_ns"].to_numpy())
     compute = union_of(busy, "compute", None)
     parts = account(compute, union_of(busy, "comm"), union_of(busy, "copy"), windows)
-    counts, signatures = _kernels(ops, names, windows)
+    since = pl.col("start_ns").shift(1).over(who, order_by=["start_ns", "end_ns"])
+    begun = comm.select(since.fill_null(pl.col("start_ns")))["start_ns"].to_numpy()
+    counts, signatures = _kernels(ops, names, Intervals(begun, windows.end_ns))
     lead = {
         "lead_compute_ns": parts["compute_ns"],
         "lead_comm_ns": parts["exposed_comm_ns"],

@@ -3,7 +3,8 @@
 Inside a communicator the key is the sequence number where every record has one, else the
 operation and how often it was called before. A kernel on a rank that arrived early spins until the
 last rank arrives, so the shortest duration is that of the last to arrive, and the transfer itself:
-no clock is needed to know it.
+no clock is needed to know it. But all ranks leave together, so where clocks can be compared, ends
+that lie apart tell calls that do not belong together.
 
 Source: docs/metrics.md, matching.
 """
@@ -16,8 +17,11 @@ from traceq.model.collectives import Op
 # What every rank of a group takes part in at once; of the first five each rank waits for all.
 SYMMETRIC = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.BARRIER)
 COLLECTIVE = (*SYMMETRIC, Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
-_MOSTLY = 0.5  # of the calls of an operation
 _UNEVEN = (Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER, Op.BARRIER)  # ranks may rightly differ in size
+_MOSTLY = 0.5  # of the calls of an operation
+_LOOSE_NS = 100_000  # clocks of GPUs that share a host may differ by that
+# A rank with an empty share in an exchange sends to fewer peers, and it looks like a send_recv.
+_EXCHANGES = (Op.ALL_TO_ALL, Op.SEND_RECV)
 
 
 def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFrame:
@@ -25,8 +29,9 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
 
     `matched` is a collective with all ranks of its group, `partial` one that lacks ranks, of which
     transfer_ns is then an upper bound, `mismatched` one whose ranks disagree on operation or size.
-    Where a rank called an operation less often than its peers, and nothing numbers the calls, its
-    calls are laid against theirs; if it is not clear which it lost, they stay `unmatched`.
+    Where a rank called an operation less often than its peers, or at other times, and nothing
+    numbers the calls, its calls are laid against theirs; if it is not clear which belong together,
+    they stay `unmatched`, and so does a collective whose ranks do not leave together.
 
     Args:
         comm: rank, clock [id], op, comm_id, seq, group_size, bytes, start_ns, end_ns; of all
@@ -34,24 +39,66 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
         repair: lay the calls of ranks that lack some against those of the others; else they are
             left out.
     """
-    rows = comm.with_row_index("row")
-    keyed = _keyed(
-        rows.filter(pl.col("comm_id").is_not_null() & pl.col("op").is_in(list(COLLECTIVE))),
-        repair=repair,
+    exchanges = pl.col("op").is_in(list(_EXCHANGES))
+    rows = comm.with_row_index("row").with_columns(
+        kind=pl.when(exchanges).then(pl.lit(Op.ALL_TO_ALL.value)).otherwise("op")
     )
-    groups = keyed.group_by("comm_id", "part", "key").agg(
-        present=pl.len(),
-        once=pl.col("rank").n_unique() == pl.len(),
-        ops=pl.col("op").n_unique(),
-        sizes=pl.col("bytes").drop_nulls().n_unique(),
-        uneven=pl.col("op").is_in(list(_UNEVEN)).all(),
-        group_size=pl.col("group_size").first(),
-        first_ns=pl.col("start_ns").min(),
-        shortest_ns=(pl.col("end_ns") - pl.col("start_ns")).min(),
+    exchanging = (pl.col("op") == Op.ALL_TO_ALL).any().over("comm_id")
+    candidates = rows.filter(
+        pl.col("comm_id").is_not_null()
+        & (pl.col("op").is_in(list(COLLECTIVE)) | (exchanges & exchanging))
     )
-    agrees = (pl.col("ops") == 1) & ((pl.col("sizes") <= 1) | pl.col("uneven")) & pl.col("once")
+    keyed = _keyed(candidates, repair=repair)
+    groups = _groups(keyed)
+    found = keyed.join(groups, on=["comm_id", "part", "key"]).select(
+        "row", "collective_id", "match", "transfer_ns", "present", "kind"
+    )
+    length = pl.col("end_ns") - pl.col("start_ns")
+    waits = pl.col("kind").is_in(list(SYMMETRIC)) & (pl.col("present") > 1)
+    return (
+        rows.drop("kind")
+        .join(found, on="row", how="left")
+        .sort("row")
+        .with_columns(
+            pl.col("collective_id").cast(pl.Int64),
+            pl.col("match").fill_null("unmatched"),
+            op=pl.when(exchanges).then(pl.coalesce("kind", "op")).otherwise("op"),
+            wait_ns=pl.when(waits).then(length - pl.col("transfer_ns")),
+        )
+        .drop("row", "present", "kind")
+    )
+
+
+def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
+    """Returns: one row per collective: comm_id, part, key, its number, match and transfer."""
+    ends = pl.col("end_ns")
+    together = keyed.group_by("comm_id", "part", "key", "clock").agg(
+        apart_ns=ends.max() - ends.min()
+    )
+    together = together.group_by("comm_id", "part", "key").agg(pl.col("apart_ns").max())
     groups = (
-        groups.sort("first_ns", "comm_id", "part", "key")
+        keyed.group_by("comm_id", "part", "key")
+        .agg(
+            present=pl.len(),
+            once=pl.col("rank").n_unique() == pl.len(),
+            ops=pl.col("kind").n_unique(),
+            alone=(pl.col("op") == Op.SEND_RECV).all(),
+            sizes=pl.col("bytes").drop_nulls().n_unique(),
+            uneven=pl.col("kind").is_in(list(_UNEVEN)).all(),
+            symmetric=pl.col("kind").is_in(list(SYMMETRIC)).all(),
+            group_size=pl.col("group_size").first(),
+            first_ns=pl.col("start_ns").min(),
+            shortest_ns=(ends - pl.col("start_ns")).min(),
+            spacing_ns=pl.col("spacing_ns").first(),
+        )
+        .filter(~pl.col("alone"))
+        .join(together, on=["comm_id", "part", "key"])
+    )
+    limit = pl.max_horizontal("shortest_ns", pl.col("spacing_ns") / 2, pl.lit(_LOOSE_NS))
+    agrees = (pl.col("ops") == 1) & ((pl.col("sizes") <= 1) | pl.col("uneven")) & pl.col("once")
+    return (
+        groups.filter(~pl.col("symmetric") | (pl.col("apart_ns") <= limit))
+        .sort("first_ns", "comm_id", "part", "key")
         .with_row_index("collective_id")
         .with_columns(
             match=pl.when(~agrees)
@@ -63,61 +110,49 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
         )
         .select("comm_id", "part", "key", "collective_id", "match", "transfer_ns", "present")
     )
-    found = keyed.join(groups, on=["comm_id", "part", "key"]).select(
-        "row", "collective_id", "match", "transfer_ns", "present"
-    )
-    length = pl.col("end_ns") - pl.col("start_ns")
-    waits = pl.col("op").is_in(list(SYMMETRIC)) & (pl.col("present") > 1)
-    return (
-        rows.join(found, on="row", how="left")
-        .sort("row")
-        .with_columns(
-            pl.col("collective_id").cast(pl.Int64),
-            pl.col("match").fill_null("unmatched"),
-            wait_ns=pl.when(waits).then(length - pl.col("transfer_ns")),
-        )
-        .drop("row", "present")
-    )
 
 
 def _keyed(rows: pl.DataFrame, *, repair: bool) -> pl.DataFrame:
-    """Returns: the operations that can be matched, with their `part` and `key`."""
-    numbered = pl.col("seq").is_not_null().all().over("comm_id")
-    ordinal = pl.int_range(pl.len(), dtype=pl.Int64).over(
-        "comm_id", "op", "rank", order_by=["start_ns", "row"]
+    """Returns: the operations that can be matched, with their `part` and `key`.
+
+    `spacing_ns` is the usual time between the calls of an operation on a communicator.
+    """
+    place = ["comm_id", "kind"]
+    ordinal = pl.int_range(pl.len(), dtype=pl.Int64)
+    gap = (pl.col("end_ns") - pl.col("end_ns").shift(1)).over(*place, "rank", order_by="ordinal")
+    rows = (
+        rows.with_columns(
+            numbered=pl.col("seq").is_not_null().all().over("comm_id"),
+            ordinal=ordinal.over(*place, "rank", order_by=["start_ns", "row"]),
+        )
+        .with_columns(gap=gap)
+        .with_columns(spacing_ns=pl.col("gap").median().over(place))
+        .drop("gap")
     )
-    rows = rows.with_columns(numbered=numbered, ordinal=ordinal)
     rows = _repaired(rows) if repair else _without_short(rows)
     return rows.filter(pl.col("numbered") | pl.col("ordinal").is_not_null()).with_columns(
-        part=pl.when("numbered").then(pl.lit("")).otherwise("op"),
+        part=pl.when("numbered").then(pl.lit("")).otherwise("kind"),
         key=pl.when("numbered").then("seq").otherwise("ordinal"),
     )
 
 
 def _without_short(rows: pl.DataFrame) -> pl.DataFrame:
-    calls = pl.len().over("comm_id", "op", "rank")
-    whole = calls == calls.max().over("comm_id", "op")
+    calls = pl.len().over("comm_id", "kind", "rank")
+    whole = calls == calls.max().over("comm_id", "kind")
     return rows.filter(pl.col("numbered") | whole)
 
 
 def _repaired(rows: pl.DataFrame) -> pl.DataFrame:
-    """Corrects ordinals where ranks called an operation differently often, or sizes disagree."""
-    place = ["comm_id", "op"]
+    """Corrects ordinals where ranks differ in how often or when they called, or in sizes."""
+    place = ["comm_id", "kind"]
     counted = rows.filter(~pl.col("numbered"))
-    calls = counted.group_by(*place, "rank").len()
-    uneven = calls.group_by(place).agg((pl.col("len").n_unique() > 1).alias("odd"))
-    disagreeing = (
-        counted.filter(~pl.col("op").is_in(list(_UNEVEN)))
-        .group_by(*place, "ordinal")
-        .agg(odd=pl.col("bytes").drop_nulls().n_unique() > 1)
-        .group_by(place)
-        .agg(pl.col("odd").mean() > _MOSTLY)
-    )
-    odd = pl.concat([uneven, disagreeing]).filter("odd").select(place).unique(maintain_order=True)
+    odd = _odd(counted)
     if odd.is_empty():
         return rows
+    of_odd = counted.join(odd, on=place, how="semi").with_columns(
+        bytes=pl.when(~pl.col("kind").is_in(list(_UNEVEN))).then("bytes")
+    )
     columns = ("row", "rank", "clock", "ordinal", "end_ns", "bytes")
-    of_odd = counted.join(odd, on=place, how="semi")
     fixed = pl.concat(
         realigned(group.select(columns)) for _, group in of_odd.group_by(place, maintain_order=True)
     )
@@ -129,4 +164,32 @@ def _repaired(rows: pl.DataFrame) -> pl.DataFrame:
             .otherwise("ordinal")
         )
         .drop("is_fixed", "ordinal_fixed")
+    )
+
+
+def _odd(counted: pl.DataFrame) -> pl.DataFrame:
+    """Returns: the operations whose calls are not simply one after the other on all ranks."""
+    place = ["comm_id", "kind"]
+    calls = counted.group_by(*place, "rank").len()
+    uneven = calls.group_by(place).agg((pl.col("len").n_unique() > 1).alias("odd"))
+    disagreeing = (
+        counted.filter(~pl.col("kind").is_in(list(_UNEVEN)))
+        .group_by(*place, "ordinal")
+        .agg(odd=pl.col("bytes").drop_nulls().n_unique() > 1)
+        .group_by(place)
+        .agg(pl.col("odd").mean() > _MOSTLY)
+    )
+    scattered = (
+        counted.filter(pl.col("kind").is_in(list(SYMMETRIC)))
+        .group_by(*place, "clock", "ordinal")
+        .agg(pl.col("end_ns").max() - pl.col("end_ns").min(), pl.col("spacing_ns").first())
+        .group_by(place)
+        .agg((pl.col("end_ns") > pl.col("spacing_ns") / 2).mean().alias("odd") > _MOSTLY)
+    )
+    parts = [uneven, disagreeing, scattered]
+    return (
+        pl.concat(part.select(*place, pl.col("odd").fill_null(value=False)) for part in parts)
+        .filter("odd")
+        .select(place)
+        .unique(maintain_order=True)
     )

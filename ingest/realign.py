@@ -32,11 +32,12 @@ def realigned(calls: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for own in calls.partition_by("rank"):
         ends, sizes = own["end_ns"].to_numpy(), own["size"].to_numpy()
+        one_clock = own["clock"][0] == clock
         if own.height == most:
-            moved = _shift(sizes, model_sizes)
-            ordinals = own["ordinal"] + moved
+            ordinals = own["ordinal"] + _shift(
+                ends, sizes, model_ends, model_sizes, one_clock=one_clock
+            )
         else:
-            one_clock = own["clock"][0] == clock
             gap = _gap(ends, sizes, model_ends, model_sizes, one_clock=one_clock)
             lost = most - own.height
             ordinals = own["ordinal"] + (own["ordinal"] >= (gap or 0)).cast(pl.Int64) * lost
@@ -59,7 +60,7 @@ def _gap(
     costs = np.min([_costs(early, late, offset) for offset in offsets], axis=0)
     costs = np.where(fits_early & fits_late, costs, np.inf)
     best = int(np.argmin(costs))
-    spacing = float(np.median(np.diff(model_ends))) if len(model_ends) > 1 else 0.0
+    spacing = _spacing(model_ends)
     others = np.delete(costs, best)
     clear = others.min(initial=np.inf) - costs[best] >= spacing / _CLEAR
     return best if costs[best] <= count * spacing / _CLEAR and clear else None
@@ -73,14 +74,28 @@ def _costs(early: Numbers, late: Numbers, offset: float) -> npt.NDArray[np.float
     return costs
 
 
-def _shift(sizes: Numbers, model_sizes: Numbers) -> int:
-    """Returns: by how many calls a rank is shifted against the model, when sizes say so, else 0."""
-    if 2 * int((sizes == model_sizes).sum()) >= len(sizes):
+def _shift(
+    ends: Numbers, sizes: Numbers, model_ends: Numbers, model_sizes: Numbers, *, one_clock: bool
+) -> int:
+    """Returns: by how many calls a rank is shifted against the model, 0 where nothing says so.
+
+    Most sizes disagree, or on one clock the ends lie apart, while another shift agrees in all.
+    """
+    count = len(sizes)
+    close = _spacing(model_ends) / _CLEAR
+    reach = min(_FARTHEST, count - 1)
+
+    def agrees(by: int) -> bool:
+        own, other = slice(max(0, -by), count - max(0, by)), slice(max(0, by), count + min(0, by))
+        together = not one_clock or np.median(np.abs(ends[own] - model_ends[other])) <= close
+        return bool(together and np.array_equal(sizes[own], model_sizes[other]))
+
+    apart = one_clock and count > 1 and np.median(np.abs(ends - model_ends)) > close
+    if 2 * int((sizes == model_sizes).sum()) >= count and not apart:
         return 0
-    fits = [
-        by
-        for by in range(-min(_FARTHEST, len(sizes) - 1), min(_FARTHEST, len(sizes) - 1) + 1)
-        if by and np.array_equal(sizes[max(0, -by) : len(sizes) - max(0, by)],
-                                 model_sizes[max(0, by) : len(sizes) + min(0, by)])
-    ]  # fmt: skip
+    fits = [by for by in range(-reach, reach + 1) if by and agrees(by)]
     return fits[0] if len(fits) == 1 else 0
+
+
+def _spacing(ends: Numbers) -> float:
+    return float(np.median(np.diff(ends))) if len(ends) > 1 else 0.0

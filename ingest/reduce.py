@@ -14,7 +14,7 @@ from traceq.ingest.communicators import ASSUMED, Job, settle
 from traceq.ingest.crossnotes import notes_across
 from traceq.ingest.linking import with_links
 from traceq.ingest.logged import with_logged
-from traceq.ingest.matching import match_collectives
+from traceq.ingest.matching import SYMMETRIC, match_collectives
 from traceq.ingest.nccl_log import NcclLog
 from traceq.ingest.ranks import Numbered, number_ranks
 from traceq.ingest.tables import MEMBERS_SCHEMA, SourceTables
@@ -158,7 +158,9 @@ def _clock_of(numbered: Sequence[Numbered], hosts: Sequence[int | None]) -> pl.D
 
 def _clocks(comm: pl.DataFrame, clock_of: pl.DataFrame) -> dict[int, Clock]:
     """Returns: what aligning did to the clock of each source, by its position."""
-    agreeing = comm.filter(pl.col("transfer_ns").is_not_null())
+    agreeing = comm.filter(
+        pl.col("transfer_ns").is_not_null() & pl.col("op").is_in(list(SYMMETRIC))
+    )
     clocks = align_clocks(agreeing.select("collective_id", "clock", "end_ns"))
     return {source: clocks[clock] for source, clock in clock_of.iter_rows() if clock in clocks}
 

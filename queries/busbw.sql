@@ -1,9 +1,11 @@
 -- busbw: what bandwidth did each kind of collective reach, and how much of its link's peak is that?
 --
 -- One row per operation, group size, link and power of two of the size S. The time is the transfer,
--- without waiting for a late rank. Where ranks are missing the true transfer may be shorter, so the
--- bandwidth is a lower bound. The peak is the user's own, else a baseline of the same operation and
--- ranks at the nearest size within a factor of four, else that of the GPU model. The share can
+-- without waiting for a late rank; the bandwidth is that of the collective with the median time per
+-- byte. Where ranks are missing the true transfer may be shorter, so the bandwidth is a lower bound. A
+-- rooted operation, whose ranks leave at different times, takes longer than its shortest kernel, so its
+-- bandwidth is an upper bound. The peak is the user's own, else a baseline of the same operation and
+-- ranks on as many hosts, at the nearest size within a factor of four, else that of the GPU model. The share can
 -- exceed 1: reduction inside the switch sends less than a ring would.
 --
 -- param warmup INTEGER = 0: 1 counts warm-up calls too
@@ -14,7 +16,7 @@
 -- column call_count BIGINT [1] in 1..inf: operations, over all ranks
 -- column collective_count BIGINT [1] in 0..inf: collectives they are matched to
 -- column dtype VARCHAR []: element type; NULL when unknown or several
--- column bytes_p50 BIGINT [bytes] in 0..inf: median S
+-- column bytes_p50 BIGINT [bytes] in 0..inf: median S, of an uneven exchange the largest of its ranks
 -- column duration_ns_min BIGINT [ns]: shortest kernel
 -- column duration_ns_p50 BIGINT [ns]: median kernel, with waiting
 -- column duration_ns_p95 BIGINT [ns]: 95th percentile, with waiting
@@ -29,56 +31,78 @@
 -- column peak_gbps DOUBLE [GB/s] in 0..inf: peak of the link per GPU and direction
 -- column peak_source VARCHAR []: user, baseline, or the kind of link
 -- column efficiency DOUBLE [1] in 0..inf: busbw / peak; may exceed 1
--- column quality VARCHAR []: measured, partial_ranks (a lower bound), or why it is unknown
+-- column quality VARCHAR []: measured, partial_ranks (a lower bound), rooted (an upper bound), or why it is unknown
 -- key: op, group_size, link, bucket_bytes
 -- source: docs/metrics.md#bandwidth
 WITH counted AS (
-    SELECT k.*, c.peak_gbps, c.peak_source, k.end_ns - k.start_ns AS duration_ns,
-        1::BIGINT << floor(log2(nullif(bytes, 0)))::BIGINT AS bucket_bytes,
-        min(k.bytes) OVER (PARTITION BY collective_id)
-            <> max(k.bytes) OVER (PARTITION BY collective_id) AND collective_id IS NOT NULL AS uneven
+    SELECT k.*, c.peak_gbps, c.peak_source, c.hosts, k.end_ns - k.start_ns AS duration_ns,
+        1::BIGINT << floor(log2(nullif(max(bytes) OVER collective, 0)))::BIGINT AS bucket_bytes,
+        max(bytes) OVER collective AS size_bytes,
+        collective_id IS NOT NULL
+            AND min(bytes) OVER collective <> max(bytes) OVER collective AS uneven,
+        row_number() OVER (
+            PARTITION BY coalesce(collective_id::VARCHAR, 'alone ' || k.rowid) ORDER BY k.rank
+        ) = 1 AND transfer_ns IS NOT NULL AS speaks,
+        match = 'matched' AS whole
     FROM nccl_kernels k
     LEFT JOIN communicators c USING (comm_id)
     WHERE coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(k.warmup, false)
+    WINDOW collective AS (PARTITION BY coalesce(collective_id::VARCHAR, 'alone ' || k.rowid))
+),
+-- Of a collective one row speaks: its size and transfer are one, however many ranks are there. Where
+-- some collectives of a kind are whole, only these speak.
+heard AS (
+    SELECT * REPLACE (speaks AND (whole OR NOT bool_or(whole) OVER (
+        PARTITION BY op, group_size, link, bucket_bytes
+    )) AS speaks)
+    FROM counted
 ),
 grouped AS (
     SELECT
         op,
         group_size,
-        counted.link,
+        link,
         bucket_bytes,
         count(*) AS call_count,
         count(DISTINCT collective_id) AS collective_count,
         CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) END AS dtype,
-        quantile_disc(bytes, 0.5) AS bytes_p50,
+        coalesce(
+            quantile_disc(size_bytes, 0.5) FILTER (speaks), quantile_disc(size_bytes, 0.5)
+        ) AS bytes_p50,
         min(duration_ns) AS duration_ns_min,
         quantile_disc(duration_ns, 0.5) AS duration_ns_p50,
         quantile_disc(duration_ns, 0.95) AS duration_ns_p95,
         max(duration_ns) AS duration_ns_max,
-        quantile_disc(transfer_ns, 0.5) AS transfer_ns_p50,
-        quantile_disc(transfer_ns, 0.95) AS transfer_ns_p95,
-        max(transfer_ns) AS transfer_ns_max,
+        quantile_disc(transfer_ns, 0.5) FILTER (speaks) AS transfer_ns_p50,
+        quantile_disc(transfer_ns, 0.95) FILTER (speaks) AS transfer_ns_p95,
+        max(transfer_ns) FILTER (speaks) AS transfer_ns_max,
+        quantile_disc(transfer_ns / nullif(size_bytes, 0), 0.5) FILTER (speaks AND NOT uneven)
+            AS ns_per_byte,
         sum(wait_ns)::BIGINT AS wait_ns,
         sum(exposed_ns)::BIGINT AS exposed_ns,
         any_value(bus_factor) AS bus_factor,
-        min(counted.peak_gbps) AS link_peak_gbps,
-        arg_min(counted.peak_source, counted.peak_gbps) AS link_peak_source,
+        max(hosts) AS hosts,
+        min(peak_gbps) AS link_peak_gbps,
+        arg_min(peak_source, peak_gbps) AS link_peak_source,
         bool_or(uneven) AS uneven,
-        bool_and(match = 'matched') AS whole
-    FROM counted
-    GROUP BY op, group_size, counted.link, bucket_bytes
+        bool_or(whole) AS whole
+    FROM heard
+    GROUP BY op, group_size, link, bucket_bytes
 ),
 rated AS (
     SELECT *,
-        CASE WHEN NOT uneven AND transfer_ns_p50 > 0 THEN bytes_p50 / transfer_ns_p50 END AS algbw
+        CASE WHEN NOT uneven AND group_size > 1 AND ns_per_byte > 0 THEN 1 / ns_per_byte END AS algbw
     FROM grouped
 ),
+-- A baseline of one host says nothing of links between hosts, nor the other way round.
 near AS (
     SELECT r.op, r.group_size, r.link, r.bucket_bytes,
         arg_min(b.busbw_gbps, abs(log2(b.bytes / r.bytes_p50))) AS baseline_gbps
     FROM rated r
     JOIN baselines b ON b.op = r.op AND b.group_size = r.group_size
     WHERE r.bytes_p50 > 0 AND abs(log2(b.bytes / r.bytes_p50)) <= 2
+        AND (b.nodes IS NULL OR r.link = 'unknown' OR (r.link = 'intra' AND b.nodes = 1)
+            OR (r.link = 'inter' AND b.nodes > 1 AND b.nodes = coalesce(r.hosts, b.nodes)))
     GROUP BY r.op, r.group_size, r.link, r.bucket_bytes
 ),
 peaked AS (
@@ -119,6 +143,8 @@ SELECT
         WHEN uneven THEN 'uneven'
         WHEN transfer_ns_p50 IS NULL THEN 'unmatched'
         WHEN group_size IS NULL THEN 'group_size_unknown'
+        WHEN group_size = 1 THEN 'single_rank'
+        WHEN op IN ('broadcast', 'reduce', 'gather', 'scatter') THEN 'rooted'
         WHEN whole THEN 'measured'
         ELSE 'partial_ranks'
     END AS quality

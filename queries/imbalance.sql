@@ -1,6 +1,7 @@
 -- imbalance: do ranks compute unequally, or exchange unequal amounts?
 --
--- Each ratio is a rank's own value over the mean of the ranks that are there.
+-- The compute ratio is a rank's own over the mean of the ranks that are there. What it exchanges is
+-- compared inside each matched exchange, with the mean of its ranks.
 --
 -- param scope VARCHAR = 'capture': which windows of each rank: capture or step
 -- column rank INTEGER [id]: global rank
@@ -8,9 +9,9 @@
 -- column compute_ratio DOUBLE [1] in 0..inf: over the mean of ranks
 -- column exchange_count BIGINT [1] in 0..inf: all_to_all operations
 -- column send_bytes BIGINT [bytes] in 0..inf: what it sent in them; NULL when unknown
--- column send_ratio DOUBLE [1] in 0..inf: over the mean of ranks
+-- column send_ratio DOUBLE [1] in 0..inf: over the mean of the ranks of the same exchanges
 -- column recv_bytes BIGINT [bytes] in 0..inf: what it received in them; NULL when unknown
--- column recv_ratio DOUBLE [1] in 0..inf: over the mean of ranks
+-- column recv_ratio DOUBLE [1] in 0..inf: over the mean of the ranks of the same exchanges
 -- key: rank
 -- source: docs/metrics.md#imbalance
 WITH timed AS (
@@ -19,14 +20,24 @@ WITH timed AS (
     WHERE scope = coalesce(getvariable('scope'), 'capture')
     GROUP BY rank
 ),
+compared AS (
+    SELECT *,
+        CASE WHEN collective_id IS NOT NULL
+            THEN avg(send_bytes) OVER (PARTITION BY collective_id) END AS send_mean,
+        CASE WHEN collective_id IS NOT NULL
+            THEN avg(recv_bytes) OVER (PARTITION BY collective_id) END AS recv_mean
+    FROM nccl_kernels
+    WHERE op = 'all_to_all'
+),
 exchanged AS (
     SELECT
         rank,
         count(*) AS exchange_count,
         CASE WHEN count(send_bytes) = count(*) THEN sum(send_bytes)::BIGINT END AS send_bytes,
-        CASE WHEN count(recv_bytes) = count(*) THEN sum(recv_bytes)::BIGINT END AS recv_bytes
-    FROM nccl_kernels
-    WHERE op = 'all_to_all'
+        CASE WHEN count(recv_bytes) = count(*) THEN sum(recv_bytes)::BIGINT END AS recv_bytes,
+        sum(send_bytes) FILTER (send_mean IS NOT NULL) / nullif(sum(send_mean), 0) AS send_ratio,
+        sum(recv_bytes) FILTER (recv_mean IS NOT NULL) / nullif(sum(recv_mean), 0) AS recv_ratio
+    FROM compared
     GROUP BY rank
 )
 SELECT
@@ -35,9 +46,9 @@ SELECT
     t.compute_ns / nullif(avg(t.compute_ns) OVER (), 0) AS compute_ratio,
     coalesce(e.exchange_count, 0) AS exchange_count,
     e.send_bytes,
-    e.send_bytes / nullif(avg(e.send_bytes) OVER (), 0) AS send_ratio,
+    e.send_ratio,
     e.recv_bytes,
-    e.recv_bytes / nullif(avg(e.recv_bytes) OVER (), 0) AS recv_ratio
+    e.recv_ratio
 FROM timed t
 LEFT JOIN exchanged e USING (rank)
 ORDER BY t.rank

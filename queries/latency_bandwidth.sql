@@ -17,7 +17,7 @@
 -- column beta_error_fraction DOUBLE [1] in 0..inf: relative standard error of beta
 -- column spread_fraction DOUBLE [1] in 0..inf: median relative distance of the times from the fit
 -- column model_ns DOUBLE [ns] in 0..inf: time that the fit gives for the median size
--- column latency_fraction DOUBLE [1] in 0..1: alpha * steps / model_ns
+-- column latency_fraction DOUBLE [1] in 0..1: alpha * steps / model_ns, or / transfer_ns without beta
 -- column predicted_ranks INTEGER [1]: ranks that the prediction is for
 -- column predicted_ns DOUBLE [ns] in 0..inf: time that the fit gives for them
 -- key: op, group_size, link, bucket_bytes
@@ -72,7 +72,8 @@ SELECT
     beta_error AS beta_error_fraction,
     spread AS spread_fraction,
     latency_ns + bandwidth_ns AS model_ns,
-    latency_ns / (latency_ns + bandwidth_ns) AS latency_fraction,
+    least(latency_ns / coalesce(latency_ns + bandwidth_ns, nullif(transfer_ns, 0)), 1.0)
+        AS latency_fraction,
     ranks AS predicted_ranks,
     predicted_latency_ns + predicted_bandwidth_ns AS predicted_ns
 FROM modelled

@@ -23,18 +23,22 @@
 -- column unit_count BIGINT [1] in 0..inf: how many, without ties
 -- column late_count BIGINT [1] in 0..inf: in how many it was later than its median peer
 -- column p_value DOUBLE [1] in 0..1: chance of as many among all ranks
--- column straggler BOOLEAN []: late by the fraction, and not by chance
+-- column straggler BOOLEAN []: late by the fraction, and not by chance; NULL where it cannot be told: too few units for any to be significant, or fewer than half of the ranks of a communicator are there
 -- column cause VARCHAR []: compute, imbalance, launch, copy, upstream or unknown; NULL when never late
 -- column cause_fraction DOUBLE [1] in 0..inf: share of the lateness that the cause explains
 -- column partial BOOLEAN []: ranks of its communicators are missing, so one of them may be later yet
 -- key: rank
 -- source: docs/metrics.md#waiting-and-stragglers
-WITH kept AS (
-    SELECT *
+WITH dated AS (
+    SELECT * REPLACE (max(step) OVER (PARTITION BY collective_id) AS step)
     FROM nccl_kernels
     WHERE late_ns IS NOT NULL
         AND (coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(warmup, false))
-        AND (coalesce(getvariable('scope'), 'capture') = 'capture' OR step IS NOT NULL)
+),
+kept AS (
+    SELECT *
+    FROM dated
+    WHERE coalesce(getvariable('scope'), 'capture') = 'capture' OR step IS NOT NULL
 ),
 collectives AS (
     SELECT
@@ -45,7 +49,10 @@ collectives AS (
         quantile_disc(lead_comm_ns, 0.5) FILTER (late_ns <= 0) AS comm_ns,
         quantile_disc(lead_copy_ns, 0.5) FILTER (late_ns <= 0) AS copy_ns,
         quantile_disc(lead_idle_ns, 0.5) FILTER (late_ns <= 0) AS idle_ns,
-        list(DISTINCT lead_signature) FILTER (late_ns <= 0) AS signatures
+        list(DISTINCT lead_signature) FILTER (late_ns <= 0) AS signatures,
+        list(DISTINCT lead_ops) FILTER (late_ns <= 0) AS counts,
+        median(lead_ops) AS usual_ops,
+        count(*) / max(group_size) AS present
     FROM kept
     GROUP BY collective_id
 ),
@@ -59,12 +66,17 @@ of_rank AS (
         sum(CASE WHEN k.last_share = 1 THEN c.removable_ns ELSE 0 END)::BIGINT AS removable_ns,
         count(DISTINCT k.step) AS steps,
         bool_or(k.match = 'partial') AS partial,
+        min(coalesce(c.present, 0)) AS present,
+        sum(k.lead_ops - c.usual_ops) AS more_ops,
+        sum(c.usual_ops) FILTER (k.lead_ops IS NOT NULL) AS usual_ops,
         sum(k.lead_compute_ns - c.compute_ns) FILTER (k.late_ns > 0) AS more_compute_ns,
         sum(k.lead_comm_ns - c.comm_ns) FILTER (k.late_ns > 0) AS more_comm_ns,
         sum(k.lead_copy_ns - c.copy_ns) FILTER (k.late_ns > 0) AS more_copy_ns,
         sum(k.lead_idle_ns - c.idle_ns) FILTER (k.late_ns > 0) AS more_idle_ns,
-        sum(CASE WHEN list_contains(c.signatures, k.lead_signature) THEN 0 ELSE k.late_ns END)
-            FILTER (k.late_ns > 0) * 2 > sum(k.late_ns) FILTER (k.late_ns > 0) AS other_work
+        sum(k.late_ns) FILTER (
+            k.late_ns > 0 AND list_contains(c.counts, k.lead_ops)
+            AND NOT list_contains(c.signatures, k.lead_signature)
+        ) * 2 > sum(k.late_ns) FILTER (k.late_ns > 0) AS other_kernels
     FROM kept k
     JOIN collectives c USING (collective_id)
     GROUP BY k.rank
@@ -102,6 +114,13 @@ windows AS (
     WHERE scope = coalesce(getvariable('scope'), 'capture')
     GROUP BY rank
 ),
+-- As many kernels, over all leads: where a rank is late its peers ran the same ones earlier.
+worked AS (
+    SELECT *,
+        coalesce(other_kernels, false) OR coalesce(abs(more_ops) > 0.02 * usual_ops, false)
+            AS other_work
+    FROM of_rank
+),
 causes AS (
     SELECT
         rank,
@@ -111,7 +130,7 @@ causes AS (
             {'cause': 'copy', 'ns': more_copy_ns},
             {'cause': 'launch', 'ns': more_idle_ns}
         ], recursive := true)
-    FROM of_rank
+    FROM worked
 ),
 most AS (
     SELECT rank, arg_max(cause, ns) AS cause, max(ns) AS ns
@@ -132,11 +151,14 @@ SELECT
     c.unit_count,
     c.late_count,
     c.p_value,
-    coalesce(
-        r.lateness_ns >= coalesce(getvariable('fraction'), 0.01) * w.window_ns
-        AND r.lateness_ns > 0 AND c.p_value < coalesce(getvariable('p'), 0.05),
-        false
-    ) AS straggler,
+    CASE
+        WHEN r.lateness_ns = 0
+            OR r.lateness_ns < coalesce(getvariable('fraction'), 0.01) * w.window_ns THEN false
+        WHEN r.partial AND r.present < 0.5 THEN NULL
+        WHEN c.p_value < coalesce(getvariable('p'), 0.05) THEN true
+        WHEN n.ranks * power(0.5, c.unit_count) >= coalesce(getvariable('p'), 0.05) THEN NULL
+        ELSE false
+    END AS straggler,
     CASE
         WHEN r.lateness_ns = 0 THEN NULL
         WHEN m.ns * 2 >= r.lateness_ns THEN m.cause
@@ -146,7 +168,8 @@ SELECT
         AS cause_fraction,
     r.partial
 FROM of_rank r
+CROSS JOIN (SELECT count(*) AS ranks FROM of_rank) n
 JOIN chances c USING (rank)
 JOIN windows w USING (rank)
 LEFT JOIN most m USING (rank)
-ORDER BY straggler DESC, r.lateness_ns DESC, r.rank
+ORDER BY coalesce(straggler, false) DESC, r.lateness_ns DESC, r.rank

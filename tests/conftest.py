@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.traces import sample
-from tests.traces.workload import Phase, Workload
+from tests.traces.workload import MS, Phase, Workload
 from traceq.config import ReadOptions
 from traceq.ingest.pipeline import ingest_run
 from traceq.runfile import Run, open_run
@@ -59,6 +59,20 @@ def sized_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     phases = [Phase("all_reduce", 4**k << 20, 10_000 + (4**k << 20) // 100) for k in range(3)]
     sources = Workload(ranks=2, per_node=2, steps=3, phases=phases).write_torch(folder)
     ingest_run(sources, folder / "run.duckdb")
+    with open_run(folder / "run.duckdb") as run:
+        yield run
+
+
+@pytest.fixture(scope="session")
+def grouped_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Six ranks in pairs, one pair of which has a slow link."""
+    folder = tmp_path_factory.mktemp("grouped")
+    pairs = {"tp": [[0, 1], [2, 3], [4, 5]]}
+    work = Workload(
+        ranks=6, per_node=2, steps=3, phases=[Phase("all_reduce", 1 << 24, 2 * MS, group="tp")],
+        groups=pairs, slow=lambda members: 3 if 2 in members else 1,
+    )  # fmt: skip
+    ingest_run(work.write_torch(folder), folder / "run.duckdb")
     with open_run(folder / "run.duckdb") as run:
         yield run
 

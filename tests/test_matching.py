@@ -28,7 +28,7 @@ def calls(*rows: Call, comm: str | None = "0 [0-1]", size: int | None = 2) -> pl
 
 def told(comm: pl.DataFrame) -> list[tuple[object, ...]]:
     found = match_collectives(comm)
-    assert found.drop("collective_id", "match", "transfer_ns", "wait_ns").equals(comm)
+    assert found.select(comm.columns).equals(comm)
     return found.select("collective_id", "match", "transfer_ns", "wait_ns").rows()
 
 
@@ -39,6 +39,7 @@ def test_the_last_to_arrive_transfers_and_the_others_wait() -> None:
 
 def test_no_clock_is_needed() -> None:
     rows = calls((0, "all_reduce", 0, 186), (1, "all_reduce", 9_000_167, 9_000_186))
+    rows = rows.with_columns(clock=pl.Series([0, 1]))
     assert told(rows) == [(0, "matched", 19, 167), (0, "matched", 19, 0)]
 
 
@@ -72,6 +73,20 @@ def test_a_call_that_may_be_either_of_two_stays_unmatched() -> None:
         (0, "all_reduce", 0, 10), (0, "all_reduce", 20, 30), (1, "all_reduce", 20, 28)
     ).with_columns(clock=pl.Series([0, 0, 1]))
     assert [row[1] for row in told(other_clock)] == ["partial", "partial", "unmatched"]
+
+
+def test_ranks_of_one_clock_that_do_not_leave_together_are_no_collective() -> None:
+    rows = calls((0, "all_reduce", 0, 186), (1, "all_reduce", 9_000_167, 9_000_186))
+    assert [row[1] for row in told(rows)] == ["unmatched", "unmatched"]
+
+
+def test_an_exchange_with_an_empty_share_is_still_one() -> None:
+    rows = calls(
+        (0, "all_to_all", 0, 10), (1, "send_recv", 4, 10), (2, "all_to_all", 2, 10), size=3
+    )
+    found = match_collectives(rows)
+    assert found["match"].to_list() == ["matched"] * 3
+    assert set(found["op"]) == {"all_to_all"}
 
 
 def test_a_group_with_missing_ranks_is_partial() -> None:

@@ -62,9 +62,9 @@ class TestHeader:
         )
 
     def test_keys_are_unique_and_ranges_hold(
-        self, query: Query, sample_run: Run, sized_run: Run
+        self, query: Query, sample_run: Run, sized_run: Run, grouped_run: Run
     ) -> None:
-        frames = [run_query(run, query.name) for run in (sample_run, sized_run)]
+        frames = [run_query(run, query.name) for run in (sample_run, sized_run, grouped_run)]
         assert sum(frame.height for frame in frames) > 0
         for frame in frames:
             self.holds(query, frame)

@@ -97,7 +97,7 @@ def verdict(tmp_path: Path) -> Iterator[Verdict]:
                 *(pl.lit(value).alias(name) for name, value in extra.items()),
                 *(
                     pl.lit(0).alias(f"lead_{part}")
-                    for part in ("compute_ns", "comm_ns", "copy_ns", "idle_ns", "signature")
+                    for part in ("compute_ns", "comm_ns", "copy_ns", "idle_ns", "ops", "signature")
                     if f"lead_{part}" not in comm.columns
                 ),
                 step=pl.col("collective_id"),

@@ -130,6 +130,7 @@ def build_report(run: Run, layout: Layout | None = None) -> Report:
         stragglers=stragglers,
         latency=latency,
         imbalance=run_query(run, "imbalance", {"scope": scope}).to_dicts(),
+        slow_links=run_query(run, "slow_links").to_dicts(),
         streams=streams,
         diagnostics=diagnostics,
     )
@@ -207,7 +208,7 @@ def _transfers(run: Run, scope: str) -> Row:
         """
         SELECT sum(transfer_comm_ns)::BIGINT AS comm_ns,
                sum(transfer_overlap_ns)::BIGINT AS overlap_ns,
-               bool_and(transfer_comm_ns IS NOT NULL OR comm_ns = 0) AS known
+               bool_and(transfer_comm_ns IS NOT NULL OR coalesce(comm_ns = 0, false)) AS known
         FROM rank_timings WHERE scope = getvariable('scope')
         """,
         {"scope": scope},
@@ -226,10 +227,15 @@ def _across_ranks(
     comm, overlap = transfers["comm_ns"], transfers["overlap_ns"]
     metrics["transfer_overlap_ratio"] = overlap / comm if comm else None
     late = [row["straggler_fraction"] for row in stragglers if row["straggler"]]
-    metrics["straggler_fraction"] = max(late, default=0.0) if stragglers else None
+    open_ = any(row["straggler"] is None for row in stragglers)
+    told = bool(stragglers) and (bool(late) or not open_)
+    metrics["straggler_fraction"] = max(late, default=0.0) if told else None
     for name in ("transfer_overlap_ratio", "straggler_fraction"):
         if metrics[name] is None:
             reasons[name] = why
+    if open_ and not told:
+        partial = any(row["partial"] and row["straggler"] is None for row in stragglers)
+        reasons["straggler_fraction"] = "partial_ranks" if partial else "too_few_steps"
 
 
 def _stragglers(run: Run, scope: str, options: Row) -> list[Row]:

@@ -94,6 +94,8 @@ class Workload:
     sizes: Callable[[int, int, Phase], int] = lambda rank, step, phase: phase.size
     transfer: Callable[[int, Phase], int] = lambda step, phase: phase.transfer_ns
     dtype: str = "BFloat16"
+    slow: Callable[[list[int]], int] = lambda members: 1
+    overlapped: bool = False  # the next phase computes while a collective runs
 
     def members(self, rank: int, group: str) -> list[int]:
         if group == "world":
@@ -102,6 +104,7 @@ class Workload:
 
     def run(self) -> dict[int, list[Operation]]:
         now = dict.fromkeys(range(self.ranks), START_NS)
+        self._free = dict(now)
         done: dict[int, list[Operation]] = {rank: [] for rank in range(self.ranks)}
         for step in range(self.steps):
             for number, phase in enumerate(self.phases):
@@ -126,17 +129,20 @@ class Workload:
     def _collect(
         self, done: dict[int, list[Operation]], now: dict[int, int], step: int, phase: Phase
     ) -> None:
-        arrived = dict(now)
+        # A stream runs one after the other: a collective waits for the one before.
+        arrived = {rank: max(now[rank], self._free[rank]) for rank in now}
         for rank in range(self.ranks):
             members = self.members(rank, phase.group)
-            end = max(arrived[r] for r in members) + self.transfer(step, phase)
+            length = self.transfer(step, phase) * self.slow(members)
+            end = max(arrived[r] for r in members) + length
             start = arrived[rank]
+            self._free[rank] = end
             done[rank].append(
                 Operation(KERNELS[phase.op], start, end, 16, start - 5_000, step, phase,
                           self.sizes(rank, step, phase))
             )  # fmt: skip
             done[rank].append(Operation(GEMM, end - HIDDEN_NS, end, 8, start - 4_000, step))
-            now[rank] = end + GAP_NS
+            now[rank] = now[rank] if self.overlapped else end + GAP_NS
 
     def node(self, rank: int) -> int:
         return rank // self.per_node

@@ -10,6 +10,7 @@ from traceq.findings import (
     exchange,
     latency,
     overlap,
+    slow_link,
     straggler,
 )
 from traceq.findings.facts import Facts, Finding
@@ -18,6 +19,7 @@ Rule = Callable[[Facts], Iterator[Finding]]
 
 RULES: tuple[Rule, ...] = (
     straggler.find,
+    slow_link.find,
     overlap.find,
     bandwidth.find,
     latency.find,

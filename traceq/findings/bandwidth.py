@@ -41,7 +41,7 @@ def _is_low(row: Row) -> bool:
         return False  # a lower bound cannot be called too low
     efficiency: float = row["efficiency"]
     if row["peak_source"] == "baseline":
-        return efficiency < _FINE
+        return efficiency < _FINE and row["link"] != "unknown"
     return bool(efficiency < _FAR_BELOW_PEAK and row["bytes_p50"] >= _LARGE)
 
 

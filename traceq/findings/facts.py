@@ -17,6 +17,7 @@ class Facts:
         stragglers: rows of the query stragglers.
         latency: rows of the query latency_bandwidth.
         imbalance: rows of the query imbalance.
+        slow_links: rows of the query slow_links.
         streams: rows of the query streams.
         diagnostics: what was noticed about the data.
     """
@@ -27,6 +28,7 @@ class Facts:
     stragglers: list[Row]
     latency: list[Row]
     imbalance: list[Row]
+    slow_links: list[Row]
     streams: list[Row]
     diagnostics: list[Row]
 

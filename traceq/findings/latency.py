@@ -20,7 +20,10 @@ def find(facts: Facts) -> Iterator[Finding]:
         if count < _SEVERAL:
             continue
         lost = sum(
-            row["collective_count"] * row["model_ns"] * row["latency_fraction"] for row in rows
+            row["collective_count"]
+            * (row["model_ns"] or row["transfer_ns"])
+            * row["latency_fraction"]
+            for row in rows
         )
         largest = max(row["bucket_bytes"] for row in rows)
         least = min(row["latency_fraction"] for row in rows)

@@ -24,19 +24,27 @@ def find(facts: Facts) -> Iterator[Finding]:
     for row in facts.stragglers:
         if row["straggler"]:
             cause = row["cause"] or "unknown"
+            among = " among the ranks that are there" if row["partial"] else ""
             yield Finding(
                 id="straggler",
                 severity="warning",
                 title=(
-                    f"rank {row['rank']} is a straggler: {time_text(row['lateness_ns'])} late in "
-                    f"sum, {percent_text(row['straggler_fraction'])} of its window; others waited "
-                    f"{time_text(row['imposed_wait_ns'])} for it; cause: {cause}"
+                    f"rank {row['rank']} is a straggler{among}: {time_text(row['lateness_ns'])} "
+                    f"late in sum, {percent_text(row['straggler_fraction'])} of its window; others "
+                    f"waited {time_text(row['imposed_wait_ns'])} for it; cause: {cause}"
                 ),
                 evidence={
                     key: row[key]
                     for key in (
                         *("rank", "lateness_ns", "straggler_fraction", "imposed_wait_ns"),
-                        *("removable_ns", "times_last", "collectives", "p_value", "cause"),
+                        *(
+                            "removable_ns",
+                            "times_last",
+                            "collectives",
+                            "p_value",
+                            "cause",
+                            "partial",
+                        ),
                     )
                 },
                 advice=_ADVICE[cause],

@@ -47,7 +47,9 @@ REASONS: dict[str, str] = {
     "uneven": "ranks exchange different amounts, so one size would mean nothing",
     "unmatched": "collectives are not matched across ranks",
     "peak_unknown": "the peak of the link is not known: give it with --link-peak",
-    "single_rank": "one rank alone cannot show who waits for whom",
+    "single_rank": "one rank alone shows neither who waits for whom nor a bandwidth",
+    "too_few_steps": "too few steps to tell lateness from chance",
+    "rooted": "ranks leave at different times, so the shortest is a lower bound of the time",
     "empty_window": "the window has no length",
 }
 

@@ -213,7 +213,7 @@ COMMENT ON COLUMN nccl_kernels.lead_compute_ns IS 'Compute between the end of th
 COMMENT ON COLUMN nccl_kernels.lead_comm_ns IS 'Communication there in which no compute ran [ns]';
 COMMENT ON COLUMN nccl_kernels.lead_copy_ns IS 'Copies there in which neither communication nor compute ran [ns]';
 COMMENT ON COLUMN nccl_kernels.lead_idle_ns IS 'Time there in which nothing ran on the device [ns]';
-COMMENT ON COLUMN nccl_kernels.lead_ops IS 'Compute operations that started there [1]';
+COMMENT ON COLUMN nccl_kernels.lead_ops IS 'Compute operations that started between the starts of the previous operation of the communicator and of this one [1]';
 COMMENT ON COLUMN nccl_kernels.lead_signature IS 'Sum of the hashes of their names: equal where the same operations ran [1]';
 
 CREATE TABLE rank_timings (

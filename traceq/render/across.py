@@ -17,7 +17,7 @@ def collectives(report: Report) -> RenderableType:
         *("algbw", "busbw", "of peak"),
     )
     for row in report.collectives[:MOST_ROWS]:
-        bound = "≥ " if row["quality"] == "partial_ranks" else ""
+        bound = _BOUNDS.get(row["quality"], "")
         table.add_row(
             row["op"],
             str(row["group_size"] or UNKNOWN),
@@ -28,7 +28,7 @@ def collectives(report: Report) -> RenderableType:
             _peak_text(row, bound),
         )
     title = "Communication (medians; transfer is without waiting; waiting in sum; rates in GB/s)"
-    unknown = {row["quality"] for row in report.collectives} - {"measured", "partial_ranks"}
+    unknown = {row["quality"] for row in report.collectives} - {"measured"}
     above = any((row["efficiency"] or 0) > 1 for row in report.collectives)
     return section(
         title,
@@ -39,6 +39,9 @@ def collectives(report: Report) -> RenderableType:
         if above
         else None,
     )
+
+
+_BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
 
 
 def _peak_text(row: Row, bound: str) -> str:
@@ -53,6 +56,13 @@ def _rate_text(rate: float | None, bound: str) -> str:
     return UNKNOWN if rate is None else f"{bound}{rate:.4g}"
 
 
+_VERDICTS = {
+    True: Text("straggler", style="red"),
+    False: Text("not significant"),
+    None: Text(UNKNOWN, style="yellow"),
+}
+
+
 def stragglers(report: Report) -> RenderableType:
     """Returns: who arrived late, and what kept it."""
     table = table_of(
@@ -60,7 +70,7 @@ def stragglers(report: Report) -> RenderableType:
         *("<unit", "<cause"),
     )
     for row in report.stragglers[:MOST_ROWS]:
-        verdict = Text("straggler", style="red") if row["straggler"] else Text("not significant")
+        verdict = _VERDICTS[row["straggler"]]
         table.add_row(
             str(row["rank"]),
             verdict,
