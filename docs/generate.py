@@ -78,6 +78,9 @@ def cli_page() -> str:
     for name, command in cli.commands.items():
         context = click.Context(command, info_name=name, parent=root, terminal_width=100)
         lines += ["", f"## traceq {name}", "", "```text", command.get_help(context).rstrip(), "```"]
+        for part, inner in getattr(command, "commands", {}).items():
+            within = click.Context(inner, info_name=part, parent=context, terminal_width=100)
+            lines += ["", "```text", inner.get_help(within).rstrip(), "```"]
     lines += [
         "",
         "## Exit status",

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -344,15 +345,16 @@ class TestManners:
     """Help, pipes, terminals, interrupts."""
 
     @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.name)
-    def test_every_command_shows_an_example_that_parses(self, command: object) -> None:
-        text = output(command.name, "--help")  # type: ignore[attr-defined]
+    def test_every_command_shows_an_example_that_parses(self, command: click.Command) -> None:
+        text = output(command.name, "--help")
         examples = re.findall(r"^ +traceq (.+)$", text, re.MULTILINE)
         assert examples
         for example in examples:
             words = [w.strip("'") for w in re.findall(r"'[^']*'|\S+", example)]
-            parsed = cli.commands[words[0]].make_context(
-                words[0], words[1:], resilient_parsing=False
-            )
+            command, arguments = cli.commands[words[0]], words[1:]
+            if isinstance(command, click.Group):
+                command, arguments = command.commands[arguments[0]], arguments[1:]
+            parsed = command.make_context(words[0], arguments, resilient_parsing=False)
             assert parsed.params
 
     def test_help_lists_every_command(self) -> None:
