@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 
 from traceq.errors import SourceError
+from traceq.ingest.damage import told_in_words
 from traceq.ingest.nccl_tests import Baseline, read_nccl_tests
-from traceq.model.collectives import Op
+from traceq.model.collectives import Op, bus_factor
 
 BASELINE_SCHEMA = pl.Schema(
     {
@@ -31,7 +32,9 @@ def read_baselines(wanted: Sequence[str]) -> tuple[pl.DataFrame, list[SourceErro
     parts, failures = [pl.DataFrame(schema=BASELINE_SCHEMA)], []
     for each in wanted:
         try:
-            parts.append(reference(read_baseline(each)))
+            baseline = read_baseline(each)
+            with told_in_words(baseline.file_name):
+                parts.append(reference(baseline))
         except SourceError as error:
             failures.append(error)
     return pl.concat(parts), failures
@@ -47,15 +50,17 @@ def read_baseline(wanted: str) -> Baseline:
         SourceError: it is none, or it is about another operation.
     """
     name, _, file = wanted.partition("=")
-    if file and name in set(Op):
-        return read_nccl_tests(Path(file), Op(name))
-    return read_nccl_tests(Path(wanted))
+    named = bool(file) and name in set(Op)
+    path = Path(file if named else wanted)
+    with told_in_words(path.name):
+        return read_nccl_tests(path, Op(name) if named else None)
 
 
 def reference(baseline: Baseline) -> pl.DataFrame:
     """Returns: the better half of each size of a baseline (`BASELINE_SCHEMA`).
 
-    Sizes of no bytes, and those whose data was found wrong, are no reference.
+    Rates follow from size and time, since those printed have two decimals. Sizes of no bytes, and
+    those whose data was found wrong, are no reference.
 
     Raises:
         SourceError: it does not say which operation it is about, or of how many ranks.
@@ -68,13 +73,20 @@ def reference(baseline: Baseline) -> pl.DataFrame:
             f"--baseline {next(iter(baseline.candidates), 'all_reduce')}={name}"
         )
         raise SourceError(message)
-    if baseline.ranks is None or baseline.ranks == 1:
-        fact = "how many ranks took part is unknown" if baseline.ranks is None else "one rank alone"
+    if baseline.ranks is None or baseline.ranks <= 1:
+        fact = "one rank alone" if baseline.ranks == 1 else "how many ranks took part is unknown"
         message = f"{name}: {fact}, so its bus bandwidth is no reference: run it on all ranks"
         raise SourceError(message)
     right = (pl.col("wrong").is_null() | (pl.col("wrong") == 0)) & (pl.col("size_bytes") > 0)
+    factor = bus_factor(baseline.op, baseline.ranks)
+    if factor is None:
+        message = f"{name}: {baseline.op} has no bus bandwidth, so it is no reference"
+        raise SourceError(message)
+    timed = right & pl.col("time_us").is_finite() & (pl.col("time_us") > 0)
+    algbw = pl.col("size_bytes") / (pl.col("time_us") * 1e3)
     return (
-        baseline.rows.filter(right & pl.col("busbw_gbps").is_finite())
+        baseline.rows.filter(timed)
+        .with_columns(algbw_gbps=algbw, busbw_gbps=algbw * factor)
         .sort("busbw_gbps", descending=True)
         .unique("size_bytes", keep="first", maintain_order=True)
         .sort("size_bytes")

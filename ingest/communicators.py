@@ -18,6 +18,7 @@ from traceq.ingest.matching import COLLECTIVE
 from traceq.model.collectives import Op, size_bytes, wire_bytes
 
 ASSUMED = "assumed"
+_MOST_BYTES = 1 << 50  # no message is larger; a larger one is damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ class Group:
 
     def listed(self) -> list[int] | None:
         """Returns: its global ranks in its own order, None unless all are known."""
-        if self.size is None or sorted(self.ranks) != list(range(self.size)):
+        if self.size is None or len(self.ranks) != self.size:
+            return None
+        if sorted(self.ranks) != list(range(self.size)):
             return None
         return [self.ranks[position] for position in range(self.size)]
 
@@ -117,7 +120,8 @@ def _groups(members: pl.DataFrame) -> dict[str, Group]:
         group.ranks |= dict(rows.drop_nulls("comm_rank").select("comm_rank", "rank").iter_rows())
     splits = members.filter((pl.col("kind") == "split") & pl.col("parent").is_not_null())
     for _, rows in splits.group_by("parent", maintain_order=True):
-        complete = rows["comm_rank"].n_unique() == rows["nranks"].max()
+        times = rows.group_by("comm_rank").len()
+        complete = times.height == rows["nranks"].max() and times["len"].n_unique() == 1
         for (comm,), mine in rows.drop_nulls("comm").group_by("comm", maintain_order=True):
             order = mine.unique("rank").sort("split_key", "comm_rank")["rank"]
             group = groups.setdefault(str(comm), Group())
@@ -145,6 +149,9 @@ def _count_users(groups: dict[str, Group], comm: pl.DataFrame, job: Job) -> None
         group = groups.setdefault(comm_id, Group())
         if group.size is None:
             group.size = stated
+        elif group.size < len(ranks):
+            group.size = None  # contradicted by who uses it
+            continue
         if group.size is None and job.whole:
             group.size, group.ranks = len(ranks), dict(enumerate(ranks))
         elif group.size is None and job.nranks is not None and most == 1:
@@ -204,6 +211,7 @@ def _sized(comm: pl.DataFrame) -> pl.DataFrame:
         if size is None and stated is not None:
             known = n if n is not None else None if _per_rank(op) else 1
             size = None if known is None else size_bytes(Op(op), stated, known)
+            size = size if size is not None and size <= _MOST_BYTES else None
         wire = None if size is None or n is None else wire_bytes(Op(op), size, n)
         rows.append((op, stated, n, size, wire))
     found = pl.concat(

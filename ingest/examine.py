@@ -3,9 +3,9 @@
 import tempfile
 from pathlib import Path
 
+from traceq.ingest.damage import told_in_words
 from traceq.ingest.detect import Source, plain_file
 from traceq.ingest.nsys.examination import examine_nsys
-from traceq.ingest.pipeline import told_in_words
 from traceq.ingest.tables import Answer
 from traceq.ingest.torch_profiler.examination import examine_torch
 

@@ -33,7 +33,7 @@ def with_links(
     """
     users = comm.drop_nulls("comm_id").group_by("comm_id").agg(pl.col("rank").unique())
     node = {entry.rank: hosts[entry.source] for entry in numbered}
-    gpu = {entry.rank: options.gpu or entry.table.gpu_name for entry in numbered}
+    gpu = {entry.rank: entry.table.gpu_name or options.gpu for entry in numbered}
     rows = []
     for comm_id, size, ranks, seen in (
         communicators.select("comm_id", "group_size", "ranks")

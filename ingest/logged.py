@@ -2,7 +2,8 @@
 
 A log tells every call of a process, a trace every operation of its window. They are laid beside
 each other, operation by operation, only where they are as many: else which belongs to which is not
-known. Calls of a group, which may share a kernel, are not placed.
+known. Their order is that of launching; without it, only operations of one stream have an order.
+Calls of a group, which may share a kernel, are not placed.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from traceq.errors import SourceError
+from traceq.ingest.damage import told_in_words
 from traceq.ingest.nccl_log import NcclLog, read_nccl_log
 from traceq.model.collectives import Op
 from traceq.model.reasons import Diagnostic, Severity
@@ -23,7 +25,8 @@ def read_logs(files: Sequence[str]) -> tuple[list[NcclLog], list[SourceError]]:
     logs, failures = [], []
     for file in files:
         try:
-            logs.append(read_nccl_log(Path(file)))
+            with told_in_words(Path(file).name):
+                logs.append(read_nccl_log(Path(file)))
         except SourceError as error:
             failures.append(error)
     return logs, failures
@@ -45,9 +48,15 @@ def with_logged(
     place, nth = ["rank", "op"], pl.int_range(pl.len())
     sizeless = pl.col("bytes").is_null() & pl.col("payload_bytes").is_null()
     rows = comm.with_row_index("row")
+    ordered = (pl.col("launch_ns").null_count().over(place) == 0) | (
+        pl.col("stream").n_unique().over(place) == 1
+    )
     wanting = rows.filter(sizeless.all().over(place) & ~pl.col("op").is_in(list(_IN_GROUPS)))
-    wanting = wanting.select(
-        "row", *place, nth=nth.over(place, order_by="start_ns"), of=pl.len().over(place)
+    wanting = wanting.filter(ordered).select(
+        "row",
+        *place,
+        nth=nth.over(place, order_by=["launch_ns", "start_ns"]),
+        of=pl.len().over(place),
     )
     calls = calls.with_columns(nth=nth.over(place), of=pl.len().over(place))
     found = wanting.join(calls, on=[*place, "nth", "of"]).select(

@@ -19,6 +19,7 @@ SYMMETRIC = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL, Op.
 COLLECTIVE = (*SYMMETRIC, Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
 _UNEVEN = (Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER, Op.BARRIER)  # ranks may rightly differ in size
 _MOSTLY = 0.5  # of the calls of an operation
+_LOPSIDED = 1.5  # largest over smallest share in an exchange
 _LOOSE_NS = 100_000  # clocks of GPUs that share a host may differ by that
 # A rank with an empty share in an exchange sends to fewer peers, and it looks like a send_recv.
 _EXCHANGES = (Op.ALL_TO_ALL, Op.SEND_RECV)
@@ -31,11 +32,13 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
     transfer_ns is then an upper bound, `mismatched` one whose ranks disagree on operation or size.
     Where a rank called an operation less often than its peers, or at other times, and nothing
     numbers the calls, its calls are laid against theirs; if it is not clear which belong together,
-    they stay `unmatched`, and so does a collective whose ranks do not leave together.
+    they stay `unmatched`, and so does a collective whose ranks do not leave together, or are more
+    than its group has. Of an exchange in which one rank sends much more than another nobody's
+    waiting is known: its kernel takes as long as what it sends.
 
     Args:
-        comm: rank, clock [id], op, comm_id, seq, group_size, bytes, start_ns, end_ns; of all
-            ranks. Times of one clock can be compared.
+        comm: rank, clock [id], op, comm_id, seq, group_size, bytes, send_bytes, start_ns, end_ns;
+            of all ranks. Times of one clock can be compared.
         repair: lay the calls of ranks that lack some against those of the others; else they are
             left out.
     """
@@ -51,10 +54,10 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
     keyed = _keyed(candidates, repair=repair)
     groups = _groups(keyed)
     found = keyed.join(groups, on=["comm_id", "part", "key"]).select(
-        "row", "collective_id", "match", "transfer_ns", "present", "kind"
+        "row", "collective_id", "match", "transfer_ns", "present", "kind", "lopsided"
     )
     length = pl.col("end_ns") - pl.col("start_ns")
-    waits = pl.col("kind").is_in(list(SYMMETRIC)) & (pl.col("present") > 1)
+    waits = pl.col("kind").is_in(list(SYMMETRIC)) & (pl.col("present") > 1) & ~pl.col("lopsided")
     return (
         rows.drop("kind")
         .join(found, on="row", how="left")
@@ -65,7 +68,7 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
             op=pl.when(exchanges).then(pl.coalesce("kind", "op")).otherwise("op"),
             wait_ns=pl.when(waits).then(length - pl.col("transfer_ns")),
         )
-        .drop("row", "present", "kind")
+        .drop("row", "present", "kind", "lopsided")
     )
 
 
@@ -85,6 +88,7 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
             alone=(pl.col("op") == Op.SEND_RECV).all(),
             sizes=pl.col("bytes").drop_nulls().n_unique(),
             uneven=pl.col("kind").is_in(list(_UNEVEN)).all(),
+            lopsided=pl.col("send_bytes").max() > _LOPSIDED * pl.col("send_bytes").min(),
             symmetric=pl.col("kind").is_in(list(SYMMETRIC)).all(),
             group_size=pl.col("group_size").first(),
             first_ns=pl.col("start_ns").min(),
@@ -97,7 +101,10 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
     limit = pl.max_horizontal("shortest_ns", pl.col("spacing_ns") / 2, pl.lit(_LOOSE_NS))
     agrees = (pl.col("ops") == 1) & ((pl.col("sizes") <= 1) | pl.col("uneven")) & pl.col("once")
     return (
-        groups.filter(~pl.col("symmetric") | (pl.col("apart_ns") <= limit))
+        groups.filter(
+            (~pl.col("symmetric") | (pl.col("apart_ns") <= limit))
+            & (pl.col("present") <= pl.col("group_size")).fill_null(value=True)
+        )
         .sort("first_ns", "comm_id", "part", "key")
         .with_row_index("collective_id")
         .with_columns(
@@ -108,7 +115,10 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
             .otherwise(pl.lit("partial")),
             transfer_ns=pl.when(agrees).then("shortest_ns"),
         )
-        .select("comm_id", "part", "key", "collective_id", "match", "transfer_ns", "present")
+        .select(
+            *("comm_id", "part", "key", "collective_id", "match", "transfer_ns", "present"),
+            pl.col("lopsided").fill_null(value=False),
+        )
     )
 
 

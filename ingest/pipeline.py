@@ -17,11 +17,10 @@ from functools import partial
 from multiprocessing import active_children, get_context
 from pathlib import Path
 
-import polars as pl
-
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.baselines import read_baselines
+from traceq.ingest.damage import told_in_words
 from traceq.ingest.detect import Source, find_sources, plain_file
 from traceq.ingest.logged import read_logs
 from traceq.ingest.nsys.reader import read_nsys
@@ -215,28 +214,6 @@ def read_source(
         tables = read(source, own, options, threads, on_share)
         facts = replace(tables.facts, sha256=checksum.result(), size=source.size)
     return replace(tables, facts=facts)
-
-
-_ODD_VALUES = (pl.exceptions.PolarsError, TypeError, ValueError, ArithmeticError, RecursionError)
-
-
-@contextmanager
-def told_in_words(name: str) -> Iterator[None]:
-    """Turns what an odd value, or the machine, does to a reading into one error of that source.
-
-    The error says nothing of the value, which may be anything that a file holds.
-    """
-    try:
-        yield
-    except OSError as error:
-        message = f"{name}: cannot be read: {error.strerror}"
-        raise SourceError(message) from error
-    except _ODD_VALUES as error:
-        kind = type(error).__name__
-        message = (
-            f"{name}: damaged: a column holds values of another type ({kind}): export it again"
-        )
-        raise SourceError(message) from error
 
 
 _Share = Callable[[float], None] | None

@@ -20,7 +20,7 @@ from traceq.ingest.waiting import overlap_of_transfers
 from traceq.model.reasons import Diagnostic, Severity
 from traceq.runfile import SCHEMA_VERSION, RunWriter
 
-_INTERNAL = ("source", "key", "local_id", "clock", "payload_bytes", "sent_peers")
+_INTERNAL = ("source", "key", "local_id", "launch_ns", "clock", "payload_bytes", "sent_peers")
 
 
 @dataclass(frozen=True, slots=True)

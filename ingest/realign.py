@@ -60,6 +60,8 @@ def _gap(
     costs = np.min([_costs(early, late, offset) for offset in offsets], axis=0)
     costs = np.where(fits_early & fits_late, costs, np.inf)
     best = int(np.argmin(costs))
+    if not np.isfinite(costs[best]):
+        return None
     spacing = _spacing(model_ends)
     others = np.delete(costs, best)
     clear = others.min(initial=np.inf) - costs[best] >= spacing / _CLEAR

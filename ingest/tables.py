@@ -81,6 +81,7 @@ COMM_SCHEMA = pl.Schema(
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "local_id": pl.Int32(),
+        "launch_ns": pl.Int64(),
         **COLLECTIVE_SCHEMA,
         **LEAD_SCHEMA,
     }

@@ -96,7 +96,7 @@ def _warmups(comm: pl.DataFrame, initialised: AbstractSet[str]) -> pl.DataFrame:
     It is one when it is the first of its communicator, and that was made inside the capture or it
     took over ten times the median of its kind.
     """
-    kind = ["op", "group_size", "bucket"]
+    kind = ["comm_id", "op", "bucket"]
     calls = (
         comm.drop_nulls(["collective_id", "transfer_ns"])
         .unique("collective_id", keep="first", maintain_order=True)

@@ -5,7 +5,7 @@
 -- byte. Where ranks are missing the true transfer may be shorter, so the bandwidth is a lower bound. A
 -- rooted operation, whose ranks leave at different times, takes longer than its shortest kernel, so its
 -- bandwidth is an upper bound. The peak is the user's own, else a baseline of the same operation and
--- ranks on as many hosts, at the nearest size within a factor of four, else that of the GPU model. The share can
+-- ranks on as many hosts, between its sizes around S or up to four times its largest, else that of the GPU model. The share can
 -- exceed 1: reduction inside the switch sends less than a ring would.
 --
 -- param warmup INTEGER = 0: 1 counts warm-up calls too
@@ -94,16 +94,36 @@ rated AS (
         CASE WHEN NOT uneven AND group_size > 1 AND ns_per_byte > 0 THEN 1 / ns_per_byte END AS algbw
     FROM grouped
 ),
--- A baseline of one host says nothing of links between hosts, nor the other way round.
-near AS (
-    SELECT r.op, r.group_size, r.link, r.bucket_bytes,
-        arg_min(b.busbw_gbps, abs(log2(b.bytes / r.bytes_p50))) AS baseline_gbps
+-- A baseline of one host says nothing of links between hosts, nor the other way round. Its time at S
+-- lies between those of the sizes around it; beyond its largest size its bandwidth stays.
+measured AS (
+    SELECT r.op, r.group_size, r.link, r.bucket_bytes, r.bytes_p50, b.bytes, b.busbw_gbps,
+        b.bytes / b.algbw_gbps AS time_ns, b.busbw_gbps / b.algbw_gbps AS factor
     FROM rated r
     JOIN baselines b ON b.op = r.op AND b.group_size = r.group_size
-    WHERE r.bytes_p50 > 0 AND abs(log2(b.bytes / r.bytes_p50)) <= 2
+    WHERE r.bytes_p50 > 0 AND b.algbw_gbps > 0
         AND (b.nodes IS NULL OR r.link = 'unknown' OR (r.link = 'intra' AND b.nodes = 1)
             OR (r.link = 'inter' AND b.nodes > 1 AND b.nodes = coalesce(r.hosts, b.nodes)))
-    GROUP BY r.op, r.group_size, r.link, r.bucket_bytes
+),
+around AS (
+    SELECT op, group_size, link, bucket_bytes, any_value(bytes_p50) AS s, any_value(factor) AS factor,
+        max(bytes) FILTER (bytes <= bytes_p50) AS low,
+        arg_max(time_ns, bytes) FILTER (bytes <= bytes_p50) AS low_ns,
+        arg_max(busbw_gbps, bytes) FILTER (bytes <= bytes_p50) AS low_gbps,
+        min(bytes) FILTER (bytes >= bytes_p50) AS high,
+        arg_min(time_ns, bytes) FILTER (bytes >= bytes_p50) AS high_ns
+    FROM measured
+    GROUP BY op, group_size, link, bucket_bytes
+),
+near AS (
+    SELECT op, group_size, link, bucket_bytes,
+        CASE
+            WHEN low = high THEN low_gbps
+            WHEN high <= 16 * low
+                THEN factor * s / (low_ns + (high_ns - low_ns) * (s - low) / (high - low))
+            WHEN high IS NULL AND s <= 4 * low THEN low_gbps
+        END AS baseline_gbps
+    FROM around
 ),
 peaked AS (
     SELECT r.*,

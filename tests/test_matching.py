@@ -17,12 +17,13 @@ SCHEMA = {
     "group_size": pl.Int32,
     "bytes": pl.Int64,
     "clock": pl.Int64,
+    "send_bytes": pl.Int64,
 }
 
 
 def calls(*rows: Call, comm: str | None = "0 [0-1]", size: int | None = 2) -> pl.DataFrame:
     return pl.DataFrame(
-        [(*row, comm, None, size, 1024, 0) for row in rows], schema=SCHEMA, orient="row"
+        [(*row, comm, None, size, 1024, 0, None) for row in rows], schema=SCHEMA, orient="row"
     )
 
 
@@ -87,6 +88,19 @@ def test_an_exchange_with_an_empty_share_is_still_one() -> None:
     found = match_collectives(rows)
     assert found["match"].to_list() == ["matched"] * 3
     assert set(found["op"]) == {"all_to_all"}
+
+
+def test_more_ranks_than_a_group_has_are_no_group() -> None:
+    rows = calls(*((rank, "all_reduce", rank, 10) for rank in range(3)), size=2)
+    assert {row[1] for row in told(rows)} == {"unmatched"}
+
+
+def test_nobody_is_said_to_wait_where_shares_differ_much() -> None:
+    rows = calls((0, "all_to_all", 0, 8), (1, "all_to_all", 0, 2))
+    for shares, waits in (((32, 4), [None, None]), ((32, 30), [6, 0])):
+        found = match_collectives(rows.with_columns(send_bytes=pl.Series(shares)))
+        assert found["wait_ns"].to_list() == waits
+        assert found["match"].to_list() == ["matched"] * 2
 
 
 def test_a_group_with_missing_ranks_is_partial() -> None:

@@ -95,13 +95,22 @@ class TestPayloads:
 
     def test_entries_of_the_export_come_first(self) -> None:
         entries = [
-            (1, 0x1000005, 22, "Message size [bytes]", None),
-            (1, 0x1000005, 18, "NCCL communicator ID", 8),
-            (1, 0x1000005, 0x1000018, "Reduction operation", 16),
+            (1, 0x1000005, 0, 22, "Message size [bytes]", None),
+            (1, 0x1000005, 1, 18, "NCCL communicator ID", 8),
+            (1, 0x1000005, 2, 0x1000018, "Reduction operation", 16),
         ]
         data = struct.pack("<4Q", 1, 0x1000005, 24, 32) + self.BYTES
         (row,) = decode([data], Schemas.of(entries)).to_dicts()
         assert (row["payload_bytes"], row["comm"], row["redop"]) == (COMM, 64, 4)
+
+    def test_entries_without_places_are_not_used(self) -> None:
+        entries = [
+            (1, 0x1000005, 0, 18, "NCCL communicator ID", None),
+            (1, 0x1000005, 1, 22, "Message size [bytes]", None),
+        ]
+        data = struct.pack("<4Q", 1, 0x1000005, 24, 32) + self.BYTES
+        (row,) = decode([data], Schemas.of(entries)).to_dicts()
+        assert (row["comm"], row["payload_bytes"]) == (COMM, 64)
 
     def test_a_shrunken_communicator_names_its_parent(self) -> None:
         data = blob(15, struct.pack("<Qiiii", COMM, 8, 3, 0, 2))
@@ -159,9 +168,8 @@ class TestCalls:
             export.nccl("ncclCommDestroy", 2, of(2, rank % 2, comm=rank // 2 + 1), 100)
             paths.append(export.kernel(ALL_REDUCE, 1000, 1100).write(tmp_path / f"{rank}.sqlite"))
         run = make_run(*paths)
-        assert run.frame("SELECT rank, rank_source FROM ranks ORDER BY rank").rows() == [
-            (rank, "env") for rank in range(4)
-        ]
+        pids = run.frame("SELECT rank, file_name FROM ranks JOIN sources USING (source_id)")
+        assert sorted(pids.rows()) == [(rank, f"{rank}.sqlite") for rank in range(4)]
 
     def test_json_of_the_advanced_trace(self, read: Any) -> None:
         export = known(start())
@@ -239,6 +247,44 @@ class TestGroups:
         export.kernel(ALL_REDUCE, 1000, 1100, launch=850)
         export.nccl("ncclAllReduce", 5, reduced(32), 1300).kernel(ALL_REDUCE, 1500, 1600)
         assert rows(read(export), "bytes") == [(None,), (32,)]
+
+    def test_a_lost_kernel_does_not_double_the_other(self, read: Any) -> None:
+        export = known(start())
+        for k in range(3):
+            at = 10_000 * (k + 1)
+            self.group(export, [("ncclAllReduce", 5, reduced(64))] * 2, at)
+            for kernel in range(2 if k < 2 else 1):
+                export.kernel(ALL_REDUCE, at + 200 + 200 * kernel, at + 300 + 200 * kernel,
+                              launch=at + 50 + kernel)  # fmt: skip
+        assert rows(read(export), "bytes") == [(64,)] * 4 + [(None,)]
+
+
+class TestDamage:
+    """Values that cannot be are unknown, and nothing else suffers."""
+
+    @pytest.mark.parametrize("size", [1 << 62, (1 << 63) - 1, (1 << 64) - 1])
+    def test_sizes_beyond_belief(self, read: Any, size: int) -> None:
+        export = known(start()).nccl("ncclAllGather", 4, sized(size), 800)
+        export.kernel(ALL_GATHER, 1000, 1100)
+        export.nccl("ncclAllReduce", 5, reduced(64), 1800).kernel(ALL_REDUCE, 2000, 2100)
+        assert rows(read(export), "bytes") == [(None,), (64,)]
+
+    @pytest.mark.parametrize("nranks", [-5, 0, 2 * 10**8, 2**31 - 1])
+    def test_ranks_beyond_belief(self, read: Any, nranks: int) -> None:
+        export = known(start(), nranks).nccl("ncclAllGather", 4, sized(64), 800)
+        run = read(export.kernel(ALL_GATHER, 1000, 1100))
+        assert rows(run, "bytes", "group_size") == [(None, None)]
+
+    def test_numbers_in_json_beyond_belief(self, read: Any) -> None:
+        said = {"No. of ranks": 99_999_999_999, "Rank": 0, "NCCL communicator ID": 10**30}
+        export = start().range("ncclCommInitRank", 700, 710, domain=1, jsonText=json.dumps(said))
+        run = read(export.kernel(ALL_REDUCE, 1000, 1100))
+        assert rows(run, "group_size") == [(None,)]
+
+    def test_a_type_is_a_word(self, read: Any) -> None:
+        said = {"count": 16, "dataType": "/home/someone/x"}
+        export = start().range("AllReduce", 850, 950, domain=1, jsonText=json.dumps(said))
+        assert rows(read(export.kernel(ALL_REDUCE, 1000, 1100)), "dtype") == [(None,)]
 
 
 class TestLaunches:

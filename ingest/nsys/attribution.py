@@ -53,7 +53,16 @@ def attribute(ops: pl.DataFrame, nccl: Nccl) -> pl.DataFrame:
     )
     one_for_one = paired.join(numbered, on=[*place, "nth"]).select("row", *_TOLD)
     rest = ops.join(one_for_one, on="row", how="anti").join(groups, on=place)
-    alone = pl.col("kernels") == 1
+    # Where as many calls ran as many kernels elsewhere, one kernel of them lacks its siblings.
+    alike = ["process", "asked", "called"]
+    alone = (pl.col("kernels") == 1) & (
+        ~pl.col("pairs") | (pl.col("asked") == 1) | (pl.col("most") < pl.col("asked"))
+    )
+    rest = rest.join(
+        ops.join(groups, on=place).group_by(alike).agg(pl.col("kernels").max().alias("most")),
+        on=alike,
+        how="left",
+    )
     shared = rest.with_columns(pl.when(alone).then(name).alias(name) for name in _SIZES).select(
         "row", *_TOLD
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import polars as pl
 
+from traceq.config import LARGEST_RANK
 from traceq.ingest.nsys import payload
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.payload import FIELDS, Schemas
@@ -40,6 +41,7 @@ _MEMBER_EVENTS = {
 }
 _SIZES = ("payload_bytes", "count")
 SCHEMA_ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+_MOST_BYTES = 1 << 50  # no message is larger; a larger one is damage
 DYNAMIC = "DYNAMIC_NVTXPAYLOAD_DATATYPE_"
 
 
@@ -92,7 +94,12 @@ def _sized(calls: pl.DataFrame) -> pl.DataFrame:
     types = calls["dtype"].drop_nulls().unique().to_list()
     known = {name: element_bytes(name.removeprefix("nccl")) for name in types}
     element = pl.col("dtype").replace_strict(known, default=None, return_dtype=pl.UInt64)
-    return calls.with_columns(pl.coalesce("payload_bytes", pl.col("count") * element))
+    size = pl.coalesce("payload_bytes", pl.col("count") * element)
+    plain = pl.col("dtype").str.contains(r"^\w+$")
+    return calls.with_columns(
+        payload_bytes=pl.when(size <= _MOST_BYTES).then(size),
+        dtype=pl.when(plain).then(pl.col("dtype").str.slice(0, 40)),
+    )
 
 
 def launch_of(calls: pl.DataFrame, launches: pl.DataFrame) -> pl.Series:
@@ -158,7 +165,7 @@ def _grouped(ranges: pl.DataFrame) -> pl.DataFrame:
 def _fields(export: Export, ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns: the payload of each range (`FIELDS`): decoded tables, then JSON, then bytes."""
     schemas = Schemas.of(
-        export.rows(SCHEMA_ENTRIES, ("domainId", "schemaId", "type", "name", "offset"))
+        export.rows(SCHEMA_ENTRIES, ("domainId", "schemaId", "idx", "type", "name", "offset"))
     )  # fmt: skip
     binary = payload.decode(ranges["blob"].to_list(), schemas)
     labelled = _frame([_from_json(text) for text in ranges["json"]])
@@ -237,18 +244,25 @@ def _members(ranges: pl.DataFrame) -> pl.DataFrame:
     return (
         ranges.with_columns(event=event)
         .drop_nulls("event")
-        .filter(pl.col("nranks").is_not_null())
+        .filter(
+            pl.col("nranks").is_between(1, LARGEST_RANK + 1)
+            & (pl.col("comm_rank").is_null() | (pl.col("comm_rank") < pl.col("nranks")))
+            & (pl.col("comm_rank").is_null() | (pl.col("comm_rank") >= 0))
+        )
         .select(
             "process",
             "start_ns",
             pl.col("event").alias("kind"),
             _hash("comm"),
             _hash("parent"),
-            *(pl.col(name).cast(pl.Int32) for name in ("nranks", "comm_rank", "cuda_device")),
-            pl.col("color").cast(pl.Int32),
-            pl.col("key").cast(pl.Int32).alias("split_key"),
+            *(_small(name) for name in ("nranks", "comm_rank", "cuda_device", "color")),
+            _small("key").alias("split_key"),
         )
     )  # fmt: skip
+
+
+def _small(name: str) -> pl.Expr:
+    return pl.col(name).cast(pl.Int32, strict=False)
 
 
 def comm_id(value: int | None) -> str | None:

@@ -114,17 +114,18 @@ class Schemas:
 
     @classmethod
     def of(cls, entries: list[tuple[int | None, ...]]) -> "Schemas":
-        """Returns: the schemas from their entries: domain, schema, type, label, offset.
+        """Returns: the schemas from their entries: domain, schema, index, type, label, offset.
 
-        A schema with an entry of a type that is not known is not used.
+        A schema with an entry of a type that is not known, or without an offset although it is not
+        the first, is not used.
         """
         found: dict[tuple[int, int], dict[str, Place] | None] = {}
-        for domain, schema, kind, label, offset in entries:
+        for domain, schema, index, kind, label, offset in entries:
             if domain is None or schema is None:
                 continue
             fields = found.setdefault((domain, schema), {})
             format_ = _format(kind)
-            if fields is None or format_ is None:
+            if fields is None or format_ is None or (offset is None and index != 0):
                 found[domain, schema] = None
                 continue
             name = LABELS.get(str(label))

@@ -287,7 +287,10 @@ def _rank(
     only = capture.keys.height == 1
     stated = _stated_rank(identity, process, alone=alone, only=only)
     of_nccl = _rank_in_largest(capture, row, identity.world_size)
-    rank, rank_source = (of_nccl, "nccl_init") if of_nccl is not None else stated or (None, None)
+    if of_nccl is None or (stated is not None and stated[0] >= of_nccl[1]):
+        rank, rank_source = stated or (None, None)
+    else:
+        rank, rank_source = of_nccl[0], "nccl_init"
     return RankTable(
         pid=pid,
         device=device,
@@ -303,8 +306,13 @@ def _rank(
     )
 
 
-def _rank_in_largest(capture: Capture, row: dict[str, int], world_size: int | None) -> int | None:
-    """Returns: the rank in the largest communicator, when that can be all ranks of the job."""
+def _rank_in_largest(
+    capture: Capture, row: dict[str, int], world_size: int | None
+) -> tuple[int, int] | None:
+    """Returns: the rank in the largest communicator, and how many it has.
+
+    None when that cannot be all ranks of the job.
+    """
     mine = _members(capture).filter(
         (pl.col("key") == row["key"]) & pl.col("kind").is_in(["init", "end"])
     )
@@ -315,7 +323,7 @@ def _rank_in_largest(capture: Capture, row: dict[str, int], world_size: int | No
     if len(ranks) != 1 or (world_size is not None and sizes.item() != world_size):
         return None
     rank = ranks.item()
-    return rank if rank is None else int(rank)
+    return None if rank is None else (int(rank), int(sizes.item()))
 
 
 def _stated_rank(

@@ -76,12 +76,12 @@ class Groups:
         configured = info.get("pg_config")
         for each in configured if isinstance(configured, list) else []:
             if isinstance(each, dict) and "pg_name" in each:
-                name = str(each["pg_name"])
+                name = _plain(each["pg_name"]) or ""
                 ranks = _ranks(each.get("ranks"))
                 size = rank_count(each.get("pg_size"))
                 self._known[name] = Group(
                     name,
-                    each.get("pg_desc"),
+                    _plain(each.get("pg_desc")),
                     size if size is not None else len(ranks) if ranks else None,
                     ranks if ranks and (size is None or len(ranks) == size) else None,
                 )
@@ -110,17 +110,27 @@ class Groups:
         """Returns: the group that arguments describe; a list that was cut is looked up by name."""
         if name is None:
             return None
+        name, description = _plain(name), _plain(description)
         listed = _ranks(ranks)
         whole = rank_count(size)
-        known = self._known.get(str(name))
+        known = self._known.get(name or "")
         if listed is None or (whole is not None and len(listed) != whole):
             listed = known.ranks if known and (whole is None or known.size == whole) else None
         return Group(
-            str(name),
-            str(description) if description is not None else known.description if known else None,
+            name or "",
+            description if description is not None else known.description if known else None,
             whole if whole is not None else len(listed) if listed else None,
             listed,
         )
+
+
+def _plain(text: object) -> str | None:
+    """Returns: a name of a group; what could be a path becomes underscores."""
+    return None if text is None else _NO_NAME.sub("_", str(text))[:_NAME_DIGITS]
+
+
+_NO_NAME = re.compile(r"[^\w .:,+()\[\]-]")
+_NAME_DIGITS = 100
 
 
 def _ranks(value: Any) -> tuple[int, ...] | None:  # noqa: ANN401
@@ -204,7 +214,7 @@ def from_arguments(values: tuple[Any, ...], groups: Groups) -> Described:
         groups.of(group_name, description, size, ranks),
         _count(seq),
         _size(op, inward, outward, element),
-        str(dtype) if dtype is not None else None,
+        _dtype_name(dtype),
         ARGUMENTS,
         _exchanged(op, inward, outward, element),
     )
@@ -281,6 +291,7 @@ def _elements(dims: Any, position: int) -> int | None:  # noqa: ANN401
     return sum(known) if len(known) == len(parts) else None
 
 
+_TYPE = re.compile(r"[\w: ]{1,40}")  # anything else is no type, and may be a secret
 _CPP_NAMES = {
     "float": "Float", "double": "Double", "c10::half": "Half", "c10::bfloat16": "BFloat16",
     "signed char": "Char", "unsigned char": "Byte", "short": "Short", "short int": "Short",
@@ -292,6 +303,8 @@ def _dtype_name(dtype: Any) -> str | None:  # noqa: ANN401
     if dtype is None:
         return None
     text = str(dtype)
+    if not _TYPE.fullmatch(text):
+        return None
     return _CPP_NAMES.get(text.lower(), text.removeprefix("c10::"))
 
 

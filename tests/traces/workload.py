@@ -95,6 +95,7 @@ class Workload:
     transfer: Callable[[int, Phase], int] = lambda step, phase: phase.transfer_ns
     dtype: str = "BFloat16"
     slow: Callable[[list[int]], int] = lambda members: 1
+    gpu: str | None = "NVIDIA H100 80GB HBM3"
     overlapped: bool = False  # the next phase computes while a collective runs
 
     def members(self, rank: int, group: str) -> list[int]:
@@ -240,7 +241,7 @@ class Workload:
             node = self.node(rank)
             trace = TorchTrace(
                 rank=rank, world_size=self.ranks, groups=configured, host_name=f"host-{node}",
-                base_ns=UTC_NS + node * self.node_offset_ns,
+                base_ns=UTC_NS + node * self.node_offset_ns, gpu=self.gpu,
             )  # fmt: skip
             kept = [op for nth, op in enumerate(operations[rank]) if keep(rank, op, nth)]
             for step in sorted({op.step for op in kept}):

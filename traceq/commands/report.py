@@ -89,12 +89,18 @@ def report(
         context.exit(2)
 
 
+_MOST_PARAMETERS = 1e15
+
+
 def _layout(params: float | None, dtype: str) -> "Layout | None":
     from traceq.model.dtypes import element_bytes
     from traceq.report import Layout
 
     if params is None:
         return None
+    if not params <= _MOST_PARAMETERS:
+        message = f"--params {params}: must be a number of parameters, as in 7e9"
+        raise TraceqError(message)
     size = element_bytes(dtype)
     if size is None:
         message = f"--param-dtype {dtype}: not an element type; try float32, bfloat16, half"

@@ -33,7 +33,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             severity="warning",
             title=(
                 f"{count} {op} of up to {size_text(2 * largest)} on {n} ranks are bound by "
-                f"latency: {percent_text(least)} or more of their time, at {alpha:.3g} us per step"
+                f"latency: at least {percent_text(least)} of their time, at {alpha:.3g} us per step"
             ),
             evidence={
                 "op": op,

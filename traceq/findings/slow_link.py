@@ -14,10 +14,12 @@ def find(facts: Facts) -> Iterator[Finding]:
 
     What all slow ones have in common, and no other one, is named: a host, or one or two ranks.
     """
-    kinds: dict[tuple[str, int, int], list[Row]] = {}
+    kinds: dict[tuple[str, int, str, int], list[Row]] = {}
     for row in facts.slow_links:
-        kinds.setdefault((row["op"], row["group_size"], row["bucket_bytes"]), []).append(row)
-    for (op, n, bucket), rows in kinds.items():
+        kinds.setdefault(
+            (row["op"], row["group_size"], row["link"], row["bucket_bytes"]), []
+        ).append(row)
+    for (op, n, link, bucket), rows in kinds.items():
         slow = [row for row in rows if row["slowdown_ratio"] and row["slowdown_ratio"] >= _SLOW]
         if not slow:
             continue
@@ -38,6 +40,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             evidence={
                 "op": op,
                 "group_size": n,
+                "link": link,
                 "bucket_bytes": bucket,
                 "slowdown_ratio": worst,
                 "communicators": [row["comm_id"] for row in slow],

@@ -34,7 +34,7 @@ def link_peak(gpu_name: str | None) -> LinkPeak | None:
     >>> link_peak("NVIDIA GeForce GTX 1080") is None
     True
     """
-    if gpu_name is None:
+    if gpu_name is None or "MIG" in gpu_name:  # a part of a GPU has no NVLink
         return None
     return next((row for row in link_table() if re.search(row.gpu, gpu_name, re.IGNORECASE)), None)
 
