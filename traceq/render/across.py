@@ -47,9 +47,7 @@ _BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
 def _peak_text(row: Row, bound: str) -> str:
     if row["efficiency"] is None:
         return UNKNOWN
-    return (
-        f"{bound}{percent_text(row['efficiency'])} of {row['peak_gbps']:.4g} {row['peak_source']}"
-    )
+    return f"{bound}{percent_text(row['efficiency'])} {row['peak_source']}"
 
 
 def _rate_text(rate: float | None, bound: str) -> str:
