@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from traceq.errors import SourceError
@@ -27,17 +28,74 @@ def read_baselines(wanted: Sequence[str]) -> tuple[pl.DataFrame, list[SourceErro
     """Returns: one row per size of each baseline (`BASELINE_SCHEMA`), and those of no use.
 
     Args:
-        wanted: outputs of nccl-tests, each a file or OP=FILE.
+        wanted: outputs of nccl-tests, each a file or OP=FILE, and benches of traceq as JSON.
     """
     parts, failures = [pl.DataFrame(schema=BASELINE_SCHEMA)], []
     for each in wanted:
         try:
+            own = read_bench(Path(each))
+            if own is not None:
+                parts.append(own)
+                continue
             baseline = read_baseline(each)
             with told_in_words(baseline.file_name):
                 parts.append(reference(baseline))
         except SourceError as error:
             failures.append(error)
     return pl.concat(parts), failures
+
+
+_BENCH = b'{\n "schema": "traceq.bench/'
+
+
+def read_bench(path: Path) -> pl.DataFrame | None:
+    """Returns: the rows of a bench of traceq as JSON (`BASELINE_SCHEMA`), None for another file.
+
+    Raises:
+        SourceError: it is one, but damaged or without a bus bandwidth.
+    """
+    if not path.is_file():
+        return None
+    with told_in_words(path.name):
+        data = path.read_bytes()
+        if not data.startswith(_BENCH):
+            return None
+        try:
+            bench = msgspec.json.decode(data, type=_Bench)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            message = f"{path.name}: a damaged bench: measure again with traceq bench --format json"
+            raise SourceError(message) from error
+        rows = [
+            (
+                path.name,
+                row.op,
+                row.ranks,
+                bench.nodes,
+                row.size_bytes,
+                row.algbw_gbps,
+                row.busbw_gbps,
+            )
+            for row in bench.rows
+            if row.busbw_gbps and row.algbw_gbps and not row.wrong
+        ]
+        if not rows:
+            message = f"{path.name}: one rank alone has no bus bandwidth, so it is no reference"
+            raise SourceError(message)
+        return pl.DataFrame(rows, schema=BASELINE_SCHEMA, orient="row")
+
+
+class _Row(msgspec.Struct):
+    op: str
+    ranks: int
+    size_bytes: int
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+    wrong: int | None
+
+
+class _Bench(msgspec.Struct):
+    nodes: int
+    rows: list[_Row]
 
 
 def read_baseline(wanted: str) -> Baseline:

@@ -190,8 +190,8 @@ def _results(lines: list[str], header: list[str] | None) -> Output:
     return output
 
 
-def _row(tokens: list[str], length: int, *, counts_errors: bool) -> tuple[Row, Row]:
-    """Returns: both halves of a line of results; ValueError when the line was cut."""
+def _row(tokens: list[str], length: int, *, counts_errors: bool) -> list[Row]:
+    """Returns: the halves of a line of results that were measured; ValueError when it was cut."""
     half = _WIDE_HALF if length > 2 * _WIDE_HALF else _HALF
     if len(tokens) == length - 1 >= _NEW_LENGTH - 1 and _INTEGER.fullmatch(tokens[3]):
         tokens = [*tokens[:3], "", *tokens[3:]]  # old gather and scatter print no redop at all
@@ -209,7 +209,12 @@ def _row(tokens: list[str], length: int, *, counts_errors: bool) -> tuple[Row, R
             time_us, algbw, busbw, as_integer(wrong) if counts_errors else None,
         )  # fmt: skip
 
-    return part(length - 2 * half, in_place=False), part(length - half, in_place=True)
+    halves = {False: length - 2 * half, True: length - half}
+    return [
+        part(start, in_place=in_place)
+        for in_place, start in halves.items()
+        if tokens[start] != "N/A"
+    ]
 
 
 def _redop_and_root(preamble: list[str]) -> tuple[str | None, int | None]:

@@ -1,9 +1,10 @@
 """The commands, one verb a module, in the order in which help lists them."""
 
 from traceq.commands.baseline import baseline
+from traceq.commands.bench import bench
 from traceq.commands.doctor import doctor
 from traceq.commands.query import query
 from traceq.commands.report import report
 from traceq.commands.sql import sql
 
-COMMANDS = (report, doctor, baseline, query, sql)
+COMMANDS = (report, doctor, bench, baseline, query, sql)

@@ -1,0 +1,1 @@
+"""Measures collectives with torch.distributed, by the conventions of nccl-tests. Needs torch."""
