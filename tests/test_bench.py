@@ -1,12 +1,7 @@
 """The bench on real processes with gloo: rates, results, the ring, and what a killed rank does."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +9,7 @@ import pytest
 
 from tests.bench_work import parts_of_an_all_reduce, ring_and_library
 from tests.conftest import RunMaker
+from tests.processes import kill_one
 from tests.test_bad_input import traceq
 from tests.traces.workload import MIB, MS, Phase, Workload
 from traceq.bench.launch import run_processes
@@ -122,44 +118,13 @@ class TestRing:
         assert run_processes(parts_of_an_all_reduce, 3, 5) == [(True, True)] * 3
 
 
-def children(pid: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-        except (OSError, IndexError):
-            continue
-        if entry.name.isdecimal() and int(stat[1]) == pid and stat[0] != "Z":
-            found.append(int(entry.name))
-    return found
-
-
 def test_a_killed_rank_ends_the_others_and_the_command() -> None:
-    command = [sys.executable, "-m", "traceq", "bench", "--nproc", "3", "--backend", "gloo",
-               "--ops", "all_reduce", "-b", "4K", "-e", "4K", "--iters", "100000000"]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    workers: list[int] = []
-    while len(workers) < 3 and time.monotonic() < deadline:
-        time.sleep(0.2)
-        workers = [p for p in children(process.pid) if b"spawn_main" in _command(p)]
-    time.sleep(3)  # they have joined by then
-    os.kill(workers[1], signal.SIGKILL)
-    out, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert out == ""
-    assert re.search(
-        r"^traceq: rank \d of 3 was killed by signal 9: the others", errors, re.MULTILINE
-    )
-    time.sleep(0.5)
-    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    words = ("bench", "--nproc", "3", "--backend", "gloo", "--ops", "all_reduce", "-b", "4K")
+    ended = kill_one((*words, "-e", "4K", "--iters", "100000000"), ranks=3)
+    assert (ended.status, ended.out) == (2, "")
+    message = r"^traceq: rank \d of 3 was killed by signal 9: the others were ended$"
+    assert re.search(message, ended.errors, re.MULTILINE)
+    assert ended.left == []
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traceq.ingest.pipeline import ingest_run
+    from traceq.recorder import record
     from traceq.report import build_report
     from traceq.runfile import open_run
 
-__all__ = ["__version__", "build_report", "ingest_run", "open_run"]
+__all__ = ["__version__", "build_report", "ingest_run", "open_run", "record"]
 
 __version__ = version("traceq")
 
@@ -23,6 +24,7 @@ _LAZY = {
     "build_report": "traceq.report",
     "ingest_run": "traceq.ingest.pipeline",
     "open_run": "traceq.runfile",
+    "record": "traceq.recorder",
 }
 
 
