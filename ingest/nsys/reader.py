@@ -189,9 +189,12 @@ def _link(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _placed(calls: pl.DataFrame, ranges: pl.DataFrame, of_nccl: nccl.Nccl) -> pl.DataFrame:
     """Adds whether each call lies inside a call of NCCL, and in which range that launches."""
-    return calls.with_columns(
-        host.launched_by_nccl(calls, ranges), nccl.launch_of(calls, of_nccl.launches)
-    )
+    inside = host.launched_by_nccl(calls, ranges)
+    launch = pl.Series("nccl_launch", [None], pl.Int32).new_from_index(0, len(inside))
+    if inside.any():
+        rows = inside.arg_true()
+        launch = launch.scatter(rows, nccl.launch_of(calls[rows], of_nccl.launches))
+    return calls.with_columns(inside, launch)
 
 
 def _communication(ops: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
