@@ -1,8 +1,10 @@
 """What each process of a bench does: joins the others, measures, and tells the times."""
 
 import os
+import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,12 +12,16 @@ import torch.distributed as dist
 
 from traceq.bench.trial import TRIALS, RingAllReduce, Trial
 from traceq.model.collectives import Op
+from traceq.model.units import size_text
 
 _FACTS = (
     "NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_CROSS_NIC", "NCCL_IB_DISABLE", "NCCL_IB_HCA",
     "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE",
     "NCCL_P2P_DISABLE", "NCCL_PROTO", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME",
 )  # fmt: skip
+
+
+_NICS = Path("/sys/class/infiniband")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class Plan:
         iterations: timed calls of each size.
         warmup: calls before those.
         check: compare each result with what it should be.
+        tell: say on stderr what is being measured.
     """
 
     ops: tuple[str, ...]
@@ -39,6 +46,7 @@ class Plan:
     iterations: int = 20
     warmup: int = 5
     check: bool = True
+    tell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +79,12 @@ def work(plan: Plan) -> dict[str, Any]:
     try:
         device = _device(plan.backend)
         torch.set_num_threads(1)
-        rows = [
-            asdict(_time(_trial(plan, op, size, device), plan))
-            for op in plan.ops
-            for size in plan.sizes
-        ]
+        rows = []
+        for op in plan.ops:
+            for size in plan.sizes:
+                _tell(plan, f"{op} of {size_text(size)}")
+                rows.append(asdict(_time(_trial(plan, op, size, device), plan)))
+        _tell(plan, "")
         return {
             "rank": dist.get_rank(),
             "ranks": dist.get_world_size(),
@@ -87,6 +96,12 @@ def work(plan: Plan) -> dict[str, Any]:
         dist.destroy_process_group()
 
 
+def _tell(plan: Plan, what: str) -> None:
+    if plan.tell and dist.get_rank() == 0:
+        sys.stderr.write(f"\r\033[K{f'measuring {what}' if what else ''}")
+        sys.stderr.flush()
+
+
 def facts(backend: str) -> dict[str, Any]:
     """Returns: versions, devices and settings that explain a measurement, by an allow-list."""
     gpu = torch.cuda.get_device_name() if backend == "nccl" else None
@@ -95,6 +110,7 @@ def facts(backend: str) -> dict[str, Any]:
         "backend": backend,
         "nccl": _nccl_version() if backend == "nccl" else None,
         "gpu": gpu,
+        "nics": sorted(nic.name for nic in _NICS.iterdir()) if _NICS.is_dir() else [],
         "settings": {name: os.environ[name] for name in _FACTS if name in os.environ},
     }
 

@@ -119,7 +119,16 @@ def bench(
     from traceq.bench.worker import Plan, default_backend, default_processes, work
 
     backend = backend or default_backend()
-    plan = Plan(chosen, sizes, backend, algorithm, iters, warmup, check=not no_check)
+    plan = Plan(
+        chosen,
+        sizes,
+        backend,
+        algorithm,
+        iters,
+        warmup,
+        check=not no_check,
+        tell=sys.stderr.isatty(),
+    )
     done = run_processes(work, nproc or default_processes(backend), plan)[0]
     if done["rank"] != 0:
         return
