@@ -12,7 +12,7 @@ from tests.test_bad_input import traceq
 from traceq.demo import STEPS
 
 SLOW_NS = 10_000_000
-PLAIN = Path(__file__).with_name("train_plain.py")
+PLAIN, SHARDED = (Path(__file__).with_name(f"train_{kind}.py") for kind in ("plain", "fsdp"))
 
 
 def demo(*words: object) -> dict[str, Any]:
@@ -54,18 +54,26 @@ def test_a_killed_rank_ends_the_demo(tmp_path: Path) -> None:
 class TestRecord:
     """A training script that knows nothing of traceq."""
 
-    def words(self, folder: Path, steps: int = 30, ranks: int = 2) -> list[object]:
+    def words(
+        self, folder: Path, steps: int = 30, ranks: int = 2, script: Path = PLAIN
+    ) -> list[object]:
         run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
         schedule = ["--wait", 2, "--warmup", 1, "--active", 5]
-        return ["record", "--output", folder, *schedule, "--", *run, PLAIN, steps]
+        return ["record", "--output", folder, *schedule, "--", *run, script, steps]
 
-    def test_every_rank_leaves_a_trace_that_can_be_reported(self, tmp_path: Path) -> None:
-        done = traceq(*self.words(tmp_path / "traces"))
+    @pytest.mark.parametrize(
+        ("script", "ops"), [(PLAIN, {"all_reduce"}), (SHARDED, {"all_gather"})], ids=["ddp", "fsdp"]
+    )
+    def test_every_rank_leaves_a_trace_that_can_be_reported(
+        self, tmp_path: Path, script: Path, ops: set[str]
+    ) -> None:
+        done = traceq(*self.words(tmp_path / "traces", script=script))
         assert done.returncode == 0, done.stderr
         assert f"2 traces in {tmp_path / 'traces'}" in done.stderr
         report = json.loads(traceq("report", tmp_path / "traces", "--format", "json").stdout)
         assert report["run"]["ranks_present"] == [0, 1]
         assert report["run"]["steps"] == 5
+        assert ops <= {row["op"] for row in report["collectives"]}
         assert {row["group_size"] for row in report["collectives"]} == {2}
         assert all(row["bytes_p50"] for row in report["collectives"])
 
