@@ -132,6 +132,7 @@ def test_a_killed_rank_ends_the_others_and_the_command() -> None:
     [
         (("--ops", "all_reduces"), "no such operation"),
         (("-b", "4X"), "must be bytes"),
+        (("--backend", "nccl", "--nproc", "2"), "nccl needs a GPU"),
         (("-b", "1M", "-e", "4K"), "there is none"),
         (("--ops", "all_reduce,reduce", "--format", "nccl-tests"), "name one with --ops"),
     ],

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from traceq.bench.trial import TRIALS, RingAllReduce, Trial
+from traceq.errors import TraceqError
 from traceq.model.collectives import Op
 from traceq.model.units import size_text
 
@@ -131,8 +132,17 @@ def default_backend() -> str:
 
 
 def default_processes(backend: str) -> int:
-    """Returns: one process for each GPU, or two on CPUs [1]."""
-    return torch.cuda.device_count() if backend == "nccl" else 2
+    """Returns: one process for each GPU, or two on CPUs [1].
+
+    Raises:
+        TraceqError: nccl is asked for where there is no GPU.
+    """
+    if backend != "nccl":
+        return 2
+    if not torch.cuda.is_available():
+        message = "nccl needs a GPU, and torch finds none: measure with --backend gloo"
+        raise TraceqError(message)
+    return torch.cuda.device_count()
 
 
 def _device(backend: str) -> torch.device:

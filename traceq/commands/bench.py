@@ -129,7 +129,8 @@ def bench(
         check=not no_check,
         tell=sys.stderr.isatty(),
     )
-    done = run_processes(work, nproc or default_processes(backend), plan)[0]
+    processes = default_processes(backend)
+    done = run_processes(work, nproc or processes, plan)[0]
     if done["rank"] != 0:
         return
     result = bench_of(
