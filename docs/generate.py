@@ -88,8 +88,11 @@ def cli_page() -> str:
         "| status | meaning |",
         "|---|---|",
         "| 0 | judged and fine |",
+        "| 1 | `bench`: a result was wrong |",
         "| 2 | not judged: bad input, nothing to measure, an incomplete source, or wrong usage |",
         "| 130 | interrupted |",
+        "",
+        "`record` ends with the status of the command that it runs, or 2 when that made no trace.",
         "",
         "Data goes to stdout; errors, one line each, and progress go to stderr.",
     ]

@@ -67,8 +67,8 @@ def _unmatched(comm: pl.DataFrame, job: Job) -> list[Diagnostic]:
         "communicators are unknown, records were lost, or their ranks did not leave together"
     )
     hint = (
-        "export sizes and communicators (--include-blobs=true), and capture all ranks over the "
-        "same steps"
+        "capture all ranks over the same steps, with groups and sizes: nsys export "
+        "--include-blobs=true, or torch 2.2 or newer"
     )
     return [Diagnostic("unmatched", Severity.WARNING, message, hint, count=lost.height)]
 

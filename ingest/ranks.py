@@ -53,6 +53,12 @@ def ranks_of_user(rank_map: Mapping[str, int], sources: Sequence[Source]) -> dic
     return ranks
 
 
+def rank_in_file_name(name: str) -> int | None:
+    """Returns: the rank that a file name tells, as in `rank3.sqlite`; None when it tells none."""
+    match = _IN_FILE_NAME.search(name)
+    return int(match.group(1)) if match else None
+
+
 def number_ranks(
     sources: Sequence[SourceTables],
 ) -> tuple[list[Numbered], list[Diagnostic]]:
@@ -99,9 +105,9 @@ def _number(source: SourceTables, table: RankTable) -> tuple[int | None, str]:
         return source.facts.user_rank, "user"
     if table.rank is not None and 0 <= table.rank <= LARGEST_RANK and table.rank_source:
         return table.rank, table.rank_source
-    match = _IN_FILE_NAME.search(name)
-    if alone and match:
-        return int(match.group(1)), "file_name"
+    named = rank_in_file_name(name)
+    if alone and named is not None:
+        return named, "file_name"
     return None, "order"
 
 

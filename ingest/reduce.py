@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from traceq.config import LARGEST_RANK, ReadOptions
+from traceq.errors import SourceError
 from traceq.ingest.clocks import Clock, align_clocks
 from traceq.ingest.communicators import ASSUMED, Job, settle
 from traceq.ingest.crossnotes import notes_across
@@ -62,7 +63,7 @@ def reduce_ranks(
         logs: NCCL_DEBUG logs of the run.
 
     Raises:
-        SourceError: two sources claim one rank.
+        SourceError: two sources claim one rank, or there are more than the user says.
     """
     numbered, notes = number_ranks(sources)
     hosts = host_numbers(sources)
@@ -262,8 +263,15 @@ def _shifts(sources: Sequence[SourceTables]) -> tuple[list[int], list[Diagnostic
 def _world_size(
     sources: Sequence[SourceTables], numbered: Sequence[Numbered], by_user: int | None
 ) -> int | None:
-    """Returns: ranks of the whole job, None when sources disagree or say less than there are."""
+    """Returns: ranks of the whole job, None when sources disagree or say less than there are.
+
+    Raises:
+        SourceError: the user says less than there are.
+    """
     stated = {s.facts.world_size for s in sources} - {None}
-    size = by_user or (stated.pop() if len(stated) == 1 else None)
     needed = max(entry.rank for entry in numbered) + 1
+    if by_user is not None and by_user < needed:
+        message = f"--nranks {by_user}: rank {needed - 1} is there, so there are {needed} or more"
+        raise SourceError(message)
+    size = by_user or (stated.pop() if len(stated) == 1 else None)
     return size if size is not None and needed <= size <= LARGEST_RANK + 1 else None

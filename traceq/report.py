@@ -133,6 +133,7 @@ def build_report(run: Run, layout: Layout | None = None) -> Report:
         slow_links=run_query(run, "slow_links").to_dicts(),
         streams=streams,
         diagnostics=diagnostics,
+        on_cpus=bool((ranks["device_kind"] == "cpu").all()),
     )
     return Report(
         name=identity["name"],

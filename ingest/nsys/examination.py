@@ -8,6 +8,7 @@ from traceq.ingest.nsys import activity, host, notes
 from traceq.ingest.nsys.export import Export
 from traceq.ingest.nsys.identity import Identity
 from traceq.ingest.nsys.nccl import read_nccl
+from traceq.ingest.ranks import rank_in_file_name
 from traceq.ingest.steps import any_step
 from traceq.ingest.tables import Answer
 from traceq.model.reasons import MARK_STEPS, RECAPTURE, RECAPTURE_GRAPH, REEXPORT
@@ -127,6 +128,9 @@ def _rank(identity: Identity) -> Answer:
             "partly",
             f"the command ran as rank {identity.rank}: true if it was one process",
         )
+    named = rank_in_file_name(identity.export.label)
+    if named is not None:
+        return Answer(question, "partly", f"only the file name does: rank {named}")
     remedy = (
         "give it with --rank-map FILE=RANK, or name the file by it: nsys profile -o rank%q{RANK}"
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from traceq.config import ReadOptions
+from traceq.ingest.ranks import rank_in_file_name
 from traceq.ingest.tables import Answer
 from traceq.ingest.torch_profiler.collectives import rank_count, rank_number
 from traceq.ingest.torch_profiler.context import Assembled
@@ -25,7 +26,7 @@ def examine_torch(path: Path, label: str, compression: str | None) -> list[Answe
         _device_work(trace),
         *([_steps(trace), _sizes(trace)] if trace is not None else []),
         *([_gpu(stream, trace)] if trace is not None and trace.device_kind == "gpu" else []),
-        _rank(stream),
+        _rank(stream, label),
         _clock(stream),
     ]
 
@@ -79,10 +80,13 @@ def _gpu(stream: EventStream, trace: Assembled) -> Answer:
     return Answer(question, "yes", ", ".join(sorted(filter(None, names))))
 
 
-def _rank(stream: EventStream) -> Answer:
+def _rank(stream: EventStream, label: str) -> Answer:
     question = "Which rank is it?"
     info = dictionary(stream, "distributedInfo")
     rank, world = rank_number(info.get("rank")), rank_count(info.get("world_size"))
+    named = rank_in_file_name(label)
+    if rank is None and named is not None:
+        return Answer(question, "partly", f"only the file name does: rank {named}")
     if rank is None:
         remedy = "give it with --rank-map FILE=RANK, or put rank<N> into the file name"
         return Answer(question, "no", "distributedInfo does not say", remedy)

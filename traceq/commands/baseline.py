@@ -20,22 +20,26 @@ Examples:
 
 @click.group(epilog=EPILOG)
 def baseline() -> None:
-    """Reference measurements of bandwidth: outputs of nccl-tests."""
+    """Reference measurements of bandwidth: outputs of nccl-tests, and benches."""
 
 
 @baseline.command(epilog=EPILOG)
 @click.argument("source", metavar="[OP=]FILE")
 @format_option
 def show(source: str, form: str, output: Path | None) -> None:
-    """Prints every row of FILE, an output of nccl-tests as text or JSON, out of place and in place.
+    """Prints every row of FILE, an output of nccl-tests as text or JSON, or a bench as JSON.
 
     Where the output does not say which operation it is about, name it: all_gather=FILE. Sizes are
     S in bytes, rates GB/s (1e9 bytes per second); of one rank the bus bandwidth is unknown.
     """
     import polars as pl
 
-    from traceq.ingest.baselines import read_baseline
+    from traceq.ingest.baselines import read_baseline, read_bench
 
+    own = read_bench(Path(source))
+    if own is not None:
+        write_frame(own.rename({"bytes": "size_bytes"}), form, output)
+        return
     found = read_baseline(source)
     op = pl.lit(found.op.value if found.op else None, pl.String).alias("op")
     ranks = pl.lit(found.ranks, pl.Int32).alias("group_size")

@@ -111,7 +111,10 @@ def bench(
     calls and ranks. Under torchrun it measures the processes of that, else it starts its own. Exit
     status 1: a result was wrong.
     """
-    chosen = _chosen(ops, form)
+    chosen = _chosen(ops or ("all_reduce" if algorithm == "ring" else None), form)
+    if algorithm == "ring" and chosen != ("all_reduce",):
+        message = "--algorithm ring is an all_reduce: measure others without it"
+        raise click.UsageError(message)
     sizes = _sizes(begin, end, factor)
     _needs_torch()
     from traceq.bench.launch import run_processes
@@ -208,8 +211,10 @@ def _table(result: "Bench") -> str:
         alpha, beta = row["alpha_us"], row["beta_gbps"]
         fits.add_row(
             row["op"],
-            UNKNOWN if alpha is None else f"{alpha:.3g} µs ±{100 * row['alpha_error']:.0f} %",
-            UNKNOWN if beta is None else f"{beta:.4g} GB/s ±{100 * row['beta_error']:.0f} %",
+            UNKNOWN
+            if alpha is None
+            else f"{time_text(alpha * 1e3)} ±{100 * row['alpha_error']:.0f} %",
+            _give_or_take(None if beta is None else f"{beta:.4g} GB/s", row["beta_error"]),
             f"{100 * row['spread']:.0f} %",
         )
     out = io.StringIO()
@@ -223,3 +228,7 @@ def _table(result: "Bench") -> str:
         title = "Latency and bandwidth (T = alpha · steps + bytes sent / beta)"
         console.print(section(title, fits))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _give_or_take(value: str | None, error: float | None) -> str:
+    return "not told by these sizes" if value is None else f"{value} ±{100 * (error or 0):.0f} %"

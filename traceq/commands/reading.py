@@ -55,7 +55,8 @@ _OPTIONS = (
         "--baseline",
         multiple=True,
         metavar="[OP=]FILE",
-        help="Output of nccl-tests (text or JSON) to compare bandwidths with. Repeatable.",
+        help="Output of nccl-tests (text or JSON), or of bench --format json, to compare "
+        "bandwidths with. Repeatable.",
     ),
     click.option(
         "--nccl-log",

@@ -20,6 +20,7 @@ class Facts:
         slow_links: rows of the query slow_links.
         streams: rows of the query streams.
         diagnostics: what was noticed about the data.
+        on_cpus: the run used no GPU.
     """
 
     metrics: Row
@@ -31,6 +32,7 @@ class Facts:
     slow_links: list[Row]
     streams: list[Row]
     diagnostics: list[Row]
+    on_cpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,18 @@ def find(facts: Facts) -> Iterator[Finding]:
     if not metrics["compute_ns"]:
         return  # nothing could have hidden it
     shared = sum(stream["role"] == "mixed" for stream in facts.streams)
+    earlier = (
+        "start collectives earlier: smaller DDP buckets (bucket_cap_mb) or prefetching in FSDP; "
+    )
+    on_gpus = (
+        "check that CUDA_DEVICE_MAX_CONNECTIONS is not 1 unless the framework asks for it, and "
+    )
     advice = (
         "communication and compute share streams, so they run one after the other: give "
         "collectives a stream of their own"
         if shared
-        else "start collectives earlier: smaller DDP buckets (bucket_cap_mb) or prefetching in "
-        "FSDP; check that CUDA_DEVICE_MAX_CONNECTIONS is not 1 unless the framework asks for it, "
-        "and that no call waits for the collective right after it"
+        else f"{earlier}{'' if facts.on_cpus else on_gpus}"
+        "check that no call waits for the collective right after it"
     )
     yield Finding(
         id="low_overlap",

@@ -18,6 +18,13 @@ _ADVICE = {
     "two collectives",
 }
 
+_ON_CPUS = {
+    "compute": "the same operations take longer there: compare clocks and load of its cores, and "
+    "how many threads it may use",
+    "launch": "nothing runs while it is late: look at its data loader, the GIL and garbage "
+    "collection",
+}
+
 
 def find(facts: Facts) -> Iterator[Finding]:
     """Yields: one finding for each straggler."""
@@ -47,6 +54,6 @@ def find(facts: Facts) -> Iterator[Finding]:
                         ),
                     )
                 },
-                advice=_ADVICE[cause],
+                advice=_ON_CPUS.get(cause, _ADVICE[cause]) if facts.on_cpus else _ADVICE[cause],
                 lost_ns=row["imposed_wait_ns"],
             )

@@ -101,7 +101,7 @@ def latency(report: Report) -> RenderableType:
             time_text(row["transfer_ns"]),
             time_text(round(row["model_ns"])),
             percent_text(row["latency_fraction"]),
-            f"{row['alpha_us']:.3g} µs ±{100 * row['alpha_error_fraction']:.0f} %",
+            f"{time_text(row['alpha_us'] * 1e3)} ±{100 * row['alpha_error_fraction']:.0f} %",
             f"{row['beta_gbps']:.4g} GB/s ±{100 * row['beta_error_fraction']:.0f} %",
         )
     title = "Latency and bandwidth (T = alpha · steps + bytes sent / beta; latency is its share)"
@@ -130,7 +130,9 @@ def findings(report: Report) -> RenderableType:
         item.add_row(
             Text(row["severity"], style=SEVERITY_STYLE[row["severity"]]), Text(row["title"])
         )
-        item.add_row("", Text(f"→ {row['advice']}", style="dim"))
+        lost = row["evidence"]["lost_ns"]
+        cost = f"costs {time_text(lost)} in sum over ranks: " if lost else ""
+        item.add_row("", Text(f"→ {cost}{row['advice']}", style="dim"))
         lines.append(item)
     return Padding(Group(*lines), (0, 0, 1, 0))
 
