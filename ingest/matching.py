@@ -32,9 +32,10 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
     transfer_ns is then an upper bound, `mismatched` one whose ranks disagree on operation or size.
     Where a rank called an operation less often than its peers, or at other times, and nothing
     numbers the calls, its calls are laid against theirs; if it is not clear which belong together,
-    they stay `unmatched`, and so does a collective whose ranks do not leave together, or are more
-    than its group has. Of an exchange in which one rank sends much more than another nobody's
-    waiting is known: its kernel takes as long as what it sends.
+    they stay `unmatched`, and so does a collective whose ranks neither leave together nor were ever
+    all inside, or are more than its group has. Of an exchange in which one rank sends much more
+    than another nobody's waiting is known: its kernel takes as long as what it sends. Nor is it
+    where a rank was held up on its way out.
 
     Args:
         comm: rank, clock [id], op, comm_id, seq, group_size, bytes, send_bytes, start_ns, end_ns;
@@ -54,10 +55,10 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
     keyed = _keyed(candidates, repair=repair)
     groups = _groups(keyed)
     found = keyed.join(groups, on=["comm_id", "part", "key"]).select(
-        "row", "collective_id", "match", "transfer_ns", "present", "kind", "lopsided"
+        "row", "collective_id", "match", "transfer_ns", "present", "kind", "unclear"
     )
     length = pl.col("end_ns") - pl.col("start_ns")
-    waits = pl.col("kind").is_in(list(SYMMETRIC)) & (pl.col("present") > 1) & ~pl.col("lopsided")
+    waits = pl.col("kind").is_in(list(SYMMETRIC)) & (pl.col("present") > 1) & ~pl.col("unclear")
     return (
         rows.drop("kind")
         .join(found, on="row", how="left")
@@ -68,7 +69,7 @@ def match_collectives(comm: pl.DataFrame, *, repair: bool = True) -> pl.DataFram
             op=pl.when(exchanges).then(pl.coalesce("kind", "op")).otherwise("op"),
             wait_ns=pl.when(waits).then(length - pl.col("transfer_ns")),
         )
-        .drop("row", "present", "kind", "lopsided")
+        .drop("row", "present", "kind", "unclear")
     )
 
 
@@ -76,9 +77,11 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
     """Returns: one row per collective: comm_id, part, key, its number, match and transfer."""
     ends = pl.col("end_ns")
     together = keyed.group_by("comm_id", "part", "key", "clock").agg(
-        apart_ns=ends.max() - ends.min()
+        apart_ns=ends.max() - ends.min(), met=pl.col("start_ns").max() <= ends.min()
     )
-    together = together.group_by("comm_id", "part", "key").agg(pl.col("apart_ns").max())
+    together = together.group_by("comm_id", "part", "key").agg(
+        pl.col("apart_ns").max(), pl.col("met").all()
+    )
     groups = (
         keyed.group_by("comm_id", "part", "key")
         .agg(
@@ -88,7 +91,7 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
             alone=(pl.col("op") == Op.SEND_RECV).all(),
             sizes=pl.col("bytes").drop_nulls().n_unique(),
             uneven=pl.col("kind").is_in(list(_UNEVEN)).all(),
-            lopsided=pl.col("send_bytes").max() > _LOPSIDED * pl.col("send_bytes").min(),
+            unclear=pl.col("send_bytes").max() > _LOPSIDED * pl.col("send_bytes").min(),
             symmetric=pl.col("kind").is_in(list(SYMMETRIC)).all(),
             group_size=pl.col("group_size").first(),
             first_ns=pl.col("start_ns").min(),
@@ -102,7 +105,7 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
     agrees = (pl.col("ops") == 1) & ((pl.col("sizes") <= 1) | pl.col("uneven")) & pl.col("once")
     return (
         groups.filter(
-            (~pl.col("symmetric") | (pl.col("apart_ns") <= limit))
+            (~pl.col("symmetric") | pl.col("met") | (pl.col("apart_ns") <= limit))
             & (pl.col("present") <= pl.col("group_size")).fill_null(value=True)
         )
         .sort("first_ns", "comm_id", "part", "key")
@@ -117,7 +120,8 @@ def _groups(keyed: pl.DataFrame) -> pl.DataFrame:
         )
         .select(
             *("comm_id", "part", "key", "collective_id", "match", "transfer_ns", "present"),
-            pl.col("lopsided").fill_null(value=False),
+            unclear=pl.col("unclear").fill_null(value=False)
+            | (pl.col("symmetric") & (pl.col("apart_ns") > limit)),
         )
     )
 

@@ -81,6 +81,11 @@ def test_ranks_of_one_clock_that_do_not_leave_together_are_no_collective() -> No
     assert [row[1] for row in told(rows)] == ["unmatched", "unmatched"]
 
 
+def test_a_rank_held_up_on_its_way_out_was_in_it_but_its_waiting_is_unknown() -> None:
+    rows = calls((0, "all_reduce", 0, 186), (1, "all_reduce", 100, 9_000_186))
+    assert [row[1:] for row in told(rows)] == [("matched", 186, None)] * 2
+
+
 def test_an_exchange_with_an_empty_share_is_still_one() -> None:
     rows = calls(
         (0, "all_to_all", 0, 10), (1, "send_recv", 4, 10), (2, "all_to_all", 2, 10), size=3

@@ -42,11 +42,7 @@ def test_its_traces_tell_size_and_group_of_every_collective() -> None:
     assert {row["group_size"] for row in report["collectives"]} == {4}
     assert all(row["bytes_p50"] for row in report["collectives"])
     assert {row["count"] for row in report["collectives"]} == {4 * STEPS}
-    # A rank that a busy machine holds up on its way out of one leaves that one unmatched.
-    matching, calls = report["matching"], 4 * STEPS * len(report["collectives"])
-    assert (matching["partial"], matching["mismatched"]) == (0, 0)
-    assert matching["matched"] + matching["unmatched"] == calls
-    assert matching["matched"] > calls / 2
+    assert report["matching"]["matched"] == 4 * STEPS * len(report["collectives"])
 
 
 def test_a_killed_rank_ends_the_demo(tmp_path: Path) -> None:
