@@ -38,6 +38,8 @@ class Diagnostic:
 REASONS: dict[str, str] = {
     "no_comm": "no communication ran in the window",
     "no_steps": "no training steps are marked in the capture",
+    "few_steps": "fewer than three training steps are marked on some rank",
+    "world_size_unknown": "how many ranks the job has is not in the capture: give --nranks",
     "graph_hidden": "CUDA graphs were traced as a whole: the kernels inside are not visible",
     "names_unknown": "kernel names are missing, so communication cannot be told from compute",
     "size_unknown": "message sizes are not in the capture",
@@ -50,6 +52,10 @@ REASONS: dict[str, str] = {
     "single_rank": "one rank alone shows neither who waits for whom nor a bandwidth",
     "too_few_steps": "too few steps to tell lateness from chance",
     "rooted": "ranks leave at different times, so the shortest is a lower bound of the time",
+    "incomplete": "a source is incomplete: --allow-incomplete judges what single ranks tell",
+    "inconclusive": "the steps of one run differ more among themselves: capture more steps",
+    "nothing_to_compare": "it needs a run to compare with: use traceq compare BASE RUN",
+    "op_absent": "no such operation, or none of that size, ran",
     "empty_window": "the window has no length",
 }
 

@@ -1,0 +1,55 @@
+"""The sentences of a report that every format prints."""
+
+from collections import Counter
+
+from traceq.model.units import percent_text, time_text
+from traceq.render.layout import counted, listed
+from traceq.report import Report, reason_text
+
+PARTS = (
+    ("compute", "compute_ns"),
+    ("exposed communication", "exposed_comm_ns"),
+    ("exposed copies", "exposed_copy_ns"),
+    ("idle", "idle_ns"),
+)
+
+
+def answer_text(report: Report) -> str:
+    """Returns: the answer of a report in one sentence."""
+    metrics = report.metrics
+    if metrics["comm_fraction"] is None:
+        why = reason_text(report.reasons.get("comm_fraction"))
+        return f"How much of the time is communication is unknown: {why}."
+    if metrics["comm_ns"] == 0:
+        return "No communication: none of the kernels that ran is a communication kernel."
+    return (
+        f"{percent_text(metrics['comm_fraction'])} of the time is communication: "
+        f"{percent_text(metrics['overlap_ratio'])} of it hidden behind compute, "
+        f"{percent_text(metrics['exposed_comm_fraction'])} of the time exposed."
+    )
+
+
+def window_text(report: Report) -> str:
+    """Returns: what the numbers of a report are over."""
+    summed = f"{time_text(report.metrics['window_ns'])} in sum over ranks"
+    if report.run["window"] == "steps":
+        counts = sorted(set(Counter(row["rank"] for row in report.steps).values()))
+        steps = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"all training steps, {steps} per rank; {summed}"
+    why = "fewer than 3 steps on some rank" if report.steps else "no steps are marked"
+    return f"the capture, first to last device operation of each rank ({why}); {summed}"
+
+
+def coverage_text(report: Report) -> str:
+    """Returns: what a report covers: ranks, hosts, devices, operations, and whether it is whole."""
+    run = report.run
+    present, world = len(run["ranks_present"]), run["world_size"]
+    ranks = f"{present} of {world} ranks" if world else f"{counted(present, 'rank')} of unknown"
+    if run["ranks_missing"]:
+        ranks += f" ({listed(run['ranks_missing'])} missing)"
+    nodes = "hosts unknown" if run["nodes"] is None else counted(run["nodes"], "host")
+    cpu = all(row["device_kind"] == "cpu" for row in report.ranks)
+    gpus = ", ".join(run["gpus"]) or ("CPUs" if cpu else "GPU model unknown")
+    read = sum(source["events_read"] for source in report.sources)
+    state = "" if report.complete else "; INCOMPLETE, see the notes"
+    return f"{ranks}, {nodes}, {gpus}, {read:,} operations{state}"
