@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from traceq.ingest.waiting import overlap_of_transfers
 from traceq.model.reasons import Diagnostic, Severity
 from traceq.runfile import SCHEMA_VERSION, RunWriter
 
+_SUFFIXES = re.compile(r"(?<=.)(?:\.(?:pt|trace|json|sqlite3?|nsys-rep|qdrep|gz|zst))+$")
 _INTERNAL = ("source", "key", "local_id", "launch_ns", "clock", "payload_bytes", "sent_peers")
 
 
@@ -69,6 +71,7 @@ def write_run(
         )
         writer.append_ops(source.part, ranks, local_names[position])
         source.part.unlink()
+    writer.total_ops()
     comm = reduced.comm.drop(_INTERNAL).with_row_index("row")
     writer.append("nccl_kernels", comm.join(exposed, on="row", how="left").drop("row"))
     writer.append("communicators", reduced.communicators)
@@ -120,7 +123,7 @@ def _write_heading(
 
 
 def _derived_name(sources: Sequence[SourceTables]) -> str:
-    first = sources[0].facts.file_name.split(".")[0]
+    first = _SUFFIXES.sub("", sources[0].facts.file_name)
     return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
 
 

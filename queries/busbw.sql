@@ -41,13 +41,13 @@ WITH counted AS (
         collective_id IS NOT NULL
             AND min(bytes) OVER collective <> max(bytes) OVER collective AS uneven,
         row_number() OVER (
-            PARTITION BY coalesce(collective_id::VARCHAR, 'alone ' || k.rowid) ORDER BY k.rank
+            PARTITION BY coalesce(collective_id, -1 - k.rowid) ORDER BY k.rank
         ) = 1 AND transfer_ns IS NOT NULL AS speaks,
         match = 'matched' AS whole
     FROM nccl_kernels k
     LEFT JOIN communicators c USING (comm_id)
     WHERE coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(k.warmup, false)
-    WINDOW collective AS (PARTITION BY coalesce(collective_id::VARCHAR, 'alone ' || k.rowid))
+    WINDOW collective AS (PARTITION BY coalesce(collective_id, -1 - k.rowid))
 ),
 -- Of a collective one row speaks: its size and transfer are one, however many ranks are there. Where
 -- some collectives of a kind are whole, only these speak.

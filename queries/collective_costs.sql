@@ -24,11 +24,11 @@ WITH counted AS (
     SELECT k.*,
         1::BIGINT << floor(log2(nullif(max(bytes) OVER collective, 0)))::BIGINT AS bucket_bytes,
         row_number() OVER (
-            PARTITION BY coalesce(collective_id::VARCHAR, 'alone ' || k.rowid) ORDER BY k.rank
+            PARTITION BY coalesce(collective_id, -1 - k.rowid) ORDER BY k.rank
         ) = 1 AND transfer_ns IS NOT NULL AND NOT coalesce(warmup, false) AS speaks
     FROM nccl_kernels k
     WHERE coalesce(getvariable('scope'), 'step') = 'capture' OR step IS NOT NULL
-    WINDOW collective AS (PARTITION BY coalesce(collective_id::VARCHAR, 'alone ' || k.rowid))
+    WINDOW collective AS (PARTITION BY coalesce(collective_id, -1 - k.rowid))
 ),
 windows AS (
     SELECT count(*) AS windows

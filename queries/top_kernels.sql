@@ -17,19 +17,6 @@
 -- column max_ns BIGINT [ns] in 0..inf: longest duration
 -- key: name, short_name, class
 -- source: docs/metrics.md#activity-classes
-WITH timed AS (
-    SELECT
-        name_id,
-        class,
-        count(DISTINCT rank) AS rank_count,
-        count(*) AS call_count,
-        sum(end_ns - start_ns)::BIGINT AS total_ns,
-        min(end_ns - start_ns) AS min_ns,
-        quantile_disc(end_ns - start_ns, 0.5) AS p50_ns,
-        max(end_ns - start_ns) AS max_ns
-    FROM device_ops
-    GROUP BY name_id, class
-)
 SELECT
     n.name,
     n.short_name,
@@ -42,7 +29,7 @@ SELECT
     t.min_ns,
     t.p50_ns,
     t.max_ns
-FROM timed t
+FROM kernel_totals t
 JOIN kernel_names n USING (name_id)
 ORDER BY t.total_ns DESC, n.name, t.class
 LIMIT coalesce(getvariable('k'), 20)

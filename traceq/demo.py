@@ -15,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from traceq.recorder import record
 
-PROCESSES = 4
 STEPS = 25
 _WAIT, _WARMUP = 3, 2
 _LOAD_S = 0.02
@@ -71,7 +70,7 @@ def train(folder: str, slowness: Slowness) -> int:
     return STEPS
 
 
-def run_demo(folder: Path, slowness: Slowness) -> None:
+def run_demo(folder: Path, slowness: Slowness, *, processes: int) -> None:
     """Trains on this machine's CPUs, and leaves a trace of each rank in a folder.
 
     Raises:
@@ -79,4 +78,4 @@ def run_demo(folder: Path, slowness: Slowness) -> None:
     """
     from traceq.bench.launch import run_processes  # noqa: PLC0415  # starts a rendezvous library
 
-    run_processes(train, PROCESSES, str(folder), slowness)
+    run_processes(train, processes, str(folder), slowness)

@@ -9,13 +9,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-from traceq.compare.comparison import Comparison
 from traceq.errors import ConfigError
 from traceq.model.collectives import Op
 from traceq.model.timing import PARTS, RATIOS
 from traceq.model.units import percent_text
 from traceq.report import Report, Row, reason_text
+
+if TYPE_CHECKING:
+    from traceq.compare.comparison import Comparison
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -169,8 +172,8 @@ def judge_report(report: Report, gates: Sequence[Gate], *, incomplete_ok: bool =
 
 
 def judge_comparison(
-    comparison: Comparison, gates: Sequence[Gate], *, incomplete_ok: bool = False
-) -> Comparison:
+    comparison: "Comparison", gates: Sequence[Gate], *, incomplete_ok: bool = False
+) -> "Comparison":
     """Returns: the comparison with a row for each gate and run but the base.
 
     A difference within the noise is not judged where the noise is larger than the limit.
@@ -265,7 +268,7 @@ def _of_operation(gate: Gate, report: Report) -> Value:
 
 
 def _of_comparison(
-    gate: Gate, comparison: Comparison, position: int, *, incomplete_ok: bool
+    gate: Gate, comparison: "Comparison", position: int, *, incomplete_ok: bool
 ) -> Value:
     fall = comparison.waterfalls[position - 1]
     if not incomplete_ok and not all(comparison.reports[place].complete for place in (0, position)):

@@ -79,6 +79,18 @@ class RunWriter:
         for view in ("part_ranks", "part_names"):
             self._connection.unregister(view)
 
+    def total_ops(self) -> None:
+        """Fills kernel_totals from the device operations, once all are there."""
+        self._connection.execute(
+            """
+            INSERT INTO kernel_totals
+            SELECT name_id, class, count(DISTINCT rank), count(*), sum(end_ns - start_ns)::BIGINT,
+                   min(end_ns - start_ns), quantile_disc(end_ns - start_ns, 0.5),
+                   max(end_ns - start_ns)
+            FROM device_ops GROUP BY name_id, class
+            """
+        )
+
 
 class Run:
     """A finished run file, open for reading."""

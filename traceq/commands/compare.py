@@ -64,7 +64,7 @@ def compare(
         opened_runs = []
         for each in runs:
             run, failed = stack.enter_context(
-                opened((each,), options=options, jobs=jobs, mixed=True)
+                opened((each,), options=options, name=_name(each), jobs=jobs, mixed=True)
             )
             opened_runs.append(run)
             failures += failed
@@ -72,3 +72,9 @@ def compare(
     built = judge_comparison(compared, gates, incomplete_ok=allow_incomplete)
     write_text(rendered(built, form, to_file=output is not None), output)
     end(built, failures, allow_incomplete=allow_incomplete)
+
+
+def _name(source: str) -> str | None:
+    """Returns: the name of a run that is read from a folder, None to derive it otherwise."""
+    folder = Path(source)
+    return folder.resolve().name if folder.is_dir() else None

@@ -15,8 +15,9 @@ Examples:
   traceq demo
   traceq demo --slow-rank 1 --slow-ms 5 --cause launch --keep traces
   traceq demo --slow-rank none --format json
+  traceq demo --nproc 2 --slow-rank none --save two.duckdb
 """
-_PROCESSES = 4
+_MOST_PROCESSES = 16
 
 
 class SlowRank(click.ParamType[int]):
@@ -30,12 +31,16 @@ class SlowRank(click.ParamType[int]):
         """Returns: the rank, -1 for none."""
         if str(value) in {"none", "-1"}:
             return -1
-        if str(value) not in {str(rank) for rank in range(_PROCESSES)}:
-            self.fail(f"{value}: must be 0 to {_PROCESSES - 1}, or none", param, ctx)
+        if not str(value).isdecimal():
+            self.fail(f"{value}: must be the number of a rank, or none", param, ctx)
         return int(value)
 
 
 @click.command(epilog=EPILOG)
+@click.option(
+    "--nproc", type=click.IntRange(1, _MOST_PROCESSES), default=4, show_default=True,
+    help="Processes, one a rank.",
+)  # fmt: skip
 @click.option("--slow-rank", type=SlowRank(), default="2", show_default=True, help="Or none.")
 @click.option(
     "--slow-ms", type=click.FloatRange(0, 1000), default=10, show_default=True, help="Per step."
@@ -49,6 +54,9 @@ class SlowRank(click.ParamType[int]):
 )
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the traces.")
 @click.option(
+    "--save", type=click.Path(path_type=Path), metavar="RUN.duckdb", help="Keep the run file."
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
@@ -56,8 +64,17 @@ class SlowRank(click.ParamType[int]):
     show_default=True,
     help="As of report.",
 )
-def demo(*, slow_rank: int, slow_ms: float, cause: str, keep: Path | None, form: str) -> None:
-    """Trains on 4 CPU processes with one slow rank, records and reports it, in under a minute.
+def demo(
+    *,
+    nproc: int,
+    slow_rank: int,
+    slow_ms: float,
+    cause: str,
+    keep: Path | None,
+    save: Path | None,
+    form: str,
+) -> None:
+    """Trains on CPU processes with one slow rank, records and reports it, in under a minute.
 
     The slow rank is real: it loses the time that is asked for in every step, and the report finds
     it from the traces alone.
@@ -68,17 +85,23 @@ def demo(*, slow_rank: int, slow_ms: float, cause: str, keep: Path | None, form:
     if keep is not None and keep.exists() and any(keep.iterdir()):
         message = f"{keep.name}: is not empty: keep the traces in a new folder"
         raise TraceqError(message)
+    if slow_rank >= nproc:
+        message = f"--slow-rank {slow_rank}: there are ranks 0 to {nproc - 1}; or say none"
+        raise TraceqError(message)
     from traceq.demo import Slowness, run_demo
     from traceq.ingest.pipeline import ingest_run
     from traceq.report import build_report
-    from traceq.runfile import open_run
+    from traceq.runfile import open_run, refuse_taken
 
-    click.echo(f"training on {_PROCESSES} processes ...", err=True)
+    if save is not None:
+        refuse_taken(save)
+    click.echo(f"training on {nproc} process{'es' * (nproc != 1)} ...", err=True)
     with tempfile.TemporaryDirectory(prefix="traceq-") as name:
         folder = keep or Path(name) / "traces"
         slow = None if slow_rank < 0 else slow_rank
-        run_demo(folder, Slowness(slow, round(slow_ms * 1e6), cause))
-        ingest_run([folder], Path(name) / "demo.duckdb", name="demo")
-        with open_run(Path(name) / "demo.duckdb") as run:
+        run_demo(folder, Slowness(slow, round(slow_ms * 1e6), cause), processes=nproc)
+        target = save or Path(name) / "demo.duckdb"
+        ingest_run([folder], target, name=save.stem if save else "demo")
+        with open_run(target) as run:
             report = build_report(run)
     click.echo(rendered(report, form, to_file=False), nl=False)

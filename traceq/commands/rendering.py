@@ -62,9 +62,9 @@ def gates_of(fail_on: Sequence[str], configured: Sequence[str]) -> "list[Gate]":
 
 def rendered(built: "Report | Comparison", form: str, *, to_file: bool) -> str:
     """Returns: a report or comparison in one of `FORMATS`, coloured for a terminal."""
-    from traceq.compare.comparison import Comparison
+    from traceq.report import Report
 
-    where = "traceq.render.compared" if isinstance(built, Comparison) else "traceq.render"
+    where = "traceq.render" if isinstance(built, Report) else "traceq.render.compared"
     render = import_module(f"{where}.{form}").render
     if form == "table":
         return str(render(built, color=not to_file and sys.stdout.isatty()))

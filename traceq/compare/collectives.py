@@ -25,11 +25,13 @@ def collectives(sides: Sequence[Side]) -> list[Row]:
     """Returns: one row per kind of collective, those whose exposed time grew most first.
 
     Each has op, bucket_bytes and `runs`: an entry per run in order, None where it has no such kind.
+    Growth is of time in a step, so it is unknown without steps.
     """
     lines: list[list[Row | None]] = [[row] for row in _kinds(sides[0])]
-    for side in sides[1:]:
-        _append(lines, _kinds(side), sides[0].ranks, side.ranks)
-    rows = [_row(entries) for entries in lines]
+    for position, side in enumerate(sides[1:], start=1):
+        _append(lines, _kinds(side), position, (sides[0].ranks, side.ranks))
+    stepped = [not side.steps.is_empty() for side in sides]
+    rows = [_row(entries, [stepped[0] and each for each in stepped]) for entries in lines]
     return sorted(rows, key=lambda row: (-(row["growth_ns"] or 0), row["op"], row["bucket_bytes"]))
 
 
@@ -53,11 +55,13 @@ def _kinds(side: Side) -> list[Row]:
 
 
 def _append(
-    lines: list[list[Row | None]], kinds: list[Row], base_ranks: int | None, ranks: int | None
+    lines: list[list[Row | None]],
+    kinds: list[Row],
+    length: int,
+    ranks: tuple[int | None, int | None],
 ) -> None:
     """Adds the kinds of one more run, each to the line of its kind, or on a line of its own."""
-    length = len(lines[0]) if lines else 0
-    pairs = _paired([_first(line) for line in lines], kinds, base_ranks, ranks)
+    pairs = _paired([_first(line) for line in lines], kinds, *ranks)
     for position, line in enumerate(lines):
         line.append(kinds[pairs[position]] if position in pairs else None)
     for position, kind in enumerate(kinds):
@@ -101,10 +105,13 @@ def _kind(row: Row) -> tuple[str, int | None]:
     return row["op"], row["bucket_bytes"]
 
 
-def _row(entries: Sequence[Row | None]) -> Row:
+def _row(entries: Sequence[Row | None], comparable: Sequence[bool]) -> Row:
     base = entries[0]
     first = _first(entries)
-    runs = [None if entry is None else _entry(base, entry) for entry in entries]
+    runs = [
+        None if entry is None else _entry(base, entry, grows=each)
+        for entry, each in zip(entries, comparable, strict=True)
+    ]
     growths = [run["growth_ns"] for run in runs[1:] if run is not None]
     known = [growth for growth in growths if growth is not None]
     return {
@@ -115,7 +122,7 @@ def _row(entries: Sequence[Row | None]) -> Row:
     }
 
 
-def _entry(base: Row | None, entry: Row) -> Row:
+def _entry(base: Row | None, entry: Row, *, grows: bool) -> Row:
     told = {name: value for name, value in entry.items() if name not in {"op", "bucket_bytes"}}
     base_cost = 0 if base is None else base["window_exposed_ns"]
     cost = entry["window_exposed_ns"]
@@ -123,6 +130,6 @@ def _entry(base: Row | None, entry: Row) -> Row:
     noise = None if None in spreads else max(spreads)
     before = None if base is None else base["transfer_ns_p50"]
     return told | {
-        "growth_ns": None if None in {cost, base_cost} else cost - base_cost,
+        "growth_ns": cost - base_cost if grows and None not in {cost, base_cost} else None,
         "verdict": judge(before, entry["transfer_ns_p50"], noise).value,
     }

@@ -154,6 +154,26 @@ COMMENT ON COLUMN device_ops.correlation IS 'Correlation id, unique only inside 
 COMMENT ON COLUMN device_ops.launch_ns IS 'Start of the API call that launched it [ns]; NULL when the call was not captured';
 COMMENT ON COLUMN device_ops.bytes IS 'Bytes copied or set [bytes]; NULL for kernels';
 
+CREATE TABLE kernel_totals (
+    name_id INTEGER NOT NULL,
+    class VARCHAR,
+    rank_count BIGINT NOT NULL,
+    call_count BIGINT NOT NULL,
+    total_ns BIGINT NOT NULL,
+    min_ns BIGINT NOT NULL,
+    p50_ns BIGINT NOT NULL,
+    max_ns BIGINT NOT NULL
+);
+COMMENT ON TABLE kernel_totals IS 'One row per name and class of device operations, over all ranks';
+COMMENT ON COLUMN kernel_totals.name_id IS 'Name, see kernel_names [id]';
+COMMENT ON COLUMN kernel_totals.class IS 'compute, comm or copy; NULL when the kernel name is unknown';
+COMMENT ON COLUMN kernel_totals.rank_count IS 'Ranks that ran it [1]';
+COMMENT ON COLUMN kernel_totals.call_count IS 'Times it ran [1]';
+COMMENT ON COLUMN kernel_totals.total_ns IS 'Sum of its durations [ns]';
+COMMENT ON COLUMN kernel_totals.min_ns IS 'Shortest duration [ns]';
+COMMENT ON COLUMN kernel_totals.p50_ns IS 'Median duration, the lower of two [ns]';
+COMMENT ON COLUMN kernel_totals.max_ns IS 'Longest duration [ns]';
+
 CREATE TABLE nccl_kernels (
     rank INTEGER NOT NULL,
     stream BIGINT NOT NULL,

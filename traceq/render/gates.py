@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from traceq.gates import gate_text
-from traceq.render.layout import section, table_of
+from traceq.render.layout import section, shorten, table_of
 from traceq.report import Row
 
 WORDS = {True: "passed", False: "FAILED", None: "not judged"}
@@ -20,7 +20,7 @@ def gates(rows: Sequence[Row]) -> RenderableType:
     for row in rows:
         table.add_row(
             Text(WORDS[row["passed"]], style=_STYLES[row["passed"]]),
-            *((Text(row["run"]),) if several else ()),
+            *((Text(shorten(row["run"], 30)),) if several else ()),
             Text(row["expr"]),
             Text(gate_text(row), overflow="fold"),
         )

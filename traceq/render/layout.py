@@ -50,7 +50,12 @@ def more(count: int, what: str) -> str | None:
     return f"... and {hidden} more {what}: see --format json" if hidden > 0 else None
 
 
+def clean(text: str) -> str:
+    """Returns: a text without control characters."""
+    return _CONTROL.sub("\ufffd", text)
+
+
 def shorten(text: str, most: int) -> str:
     """Returns: a text of at most so many characters, without control characters."""
-    text = _CONTROL.sub("\ufffd", text)
+    text = clean(text)
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from traceq.gates import gate_text
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
-from traceq.render.layout import counted
+from traceq.render.layout import clean, counted, shorten
 from traceq.render.words import PARTS, answer_text, coverage_text, window_text
 from traceq.report import Report, Row, reason_text
 
 WIDTH = 80
 MOST = 5
+TITLE = 50  # characters of a name in a heading
 _MARKS = {True: "✅", False: "❌", None: "⚠️"}
 _SPECIAL = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
 
 
@@ -24,7 +24,7 @@ def render(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield f"## traceq report: {escape(report.name)}"
+    yield f"## traceq report: {escape(shorten(report.name, TITLE))}"
     yield ""
     yield from wrapped(f"**{escape(answer_text(report))}**")
     yield ""
@@ -186,5 +186,5 @@ def escape(text: str) -> str:
     >>> print(escape("a|b <script> [x](y) all_reduce"))
     a\|b &lt;script&gt; \[x\](y) all_reduce
     """
-    plain = _CONTROL.sub("\ufffd", text).replace("&", "&amp;").replace("<", "&lt;")
+    plain = clean(text).replace("&", "&amp;").replace("<", "&lt;")
     return _SPECIAL.sub(r"\\\1", plain.replace(">", "&gt;"))

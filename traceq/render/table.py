@@ -74,7 +74,7 @@ def _sections(report: Report) -> Iterable[RenderableType]:
 
 def _headline(report: Report) -> RenderableType:
     return Group(
-        Text.assemble(("traceq report", "bold"), f"  {report.name}"),
+        Text.assemble(("traceq report", "bold"), f"  {shorten(report.name, 80)}"),
         "",
         Text(answer_text(report), style="bold"),
         "",

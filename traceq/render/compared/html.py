@@ -8,9 +8,9 @@ from traceq.compare.waterfall import Verdict
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.compared.words import (
     PART_NAMES,
+    cost_text,
     coverage,
-    missing_efficiency,
-    scaling_text,
+    efficiency_notes,
     signed,
     trend_notes,
     window,
@@ -72,7 +72,7 @@ def _runs(comparison: Comparison) -> Element:
         *("run", ">ranks", ">hosts", "window", ">step time", ">spread", ">efficiency"),
         *(">comm", ">exposed", ">hidden"),
     )
-    notes = [f"efficiency: {scaling_text(comparison)}", *missing_efficiency(comparison)]
+    notes = efficiency_notes(comparison)
     return section(
         "Runs",
         stacked_bars(bars, time_text, "What the step of each run is made of") if bars else None,
@@ -146,11 +146,7 @@ def _collectives(comparison: Comparison) -> Element:
         *("operation", ">size", "run", ">group", "link", ">calls", ">transfer", ">waiting"),
         *(">busbw", ">of peak", ">exposed"),
     )
-    caption = (
-        "medians; calls and exposed time of a rank in a step, waiting of a rank in a call; busbw "
-        "in GB/s; of peak: of each run's own link"
-    )
-    return section("Collectives, most grown first", table(columns, rows, caption))
+    return section("Collectives, most grown first", table(columns, rows, cost_text(comparison)))
 
 
 def _entry(entry: Row | None) -> tuple["str | Element", ...]:

@@ -7,18 +7,20 @@ from traceq.compare.waterfall import Verdict
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.compared.words import (
     PART_NAMES,
+    cost_text,
     coverage,
-    missing_efficiency,
-    scaling_text,
+    efficiency_notes,
+    labels,
     signed,
+    titles,
     trend_notes,
     window,
 )
 from traceq.render.layout import shorten
-from traceq.render.markdown import MOST, escape, gate_lines, item, rate, table
+from traceq.render.markdown import MOST, TITLE, escape, gate_lines, item, rate, table
 from traceq.report import Row
 
-_NAME = 12
+_NAME = 8
 
 
 def render(comparison: Comparison) -> str:
@@ -27,42 +29,39 @@ def render(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
-    yield f"## traceq compare: against {escape(comparison.runs[0]['name'])}"
+    base, *others = titles(comparison, _NAME)
+    yield f"## traceq compare: against {escape(shorten(base, TITLE))}"
     yield ""
-    for cause in comparison.causes:
-        yield from item(f"**{escape(cause['run'])}**: {escape(cause['text'])}")
+    for title, cause in zip(others, comparison.causes, strict=True):
+        yield from item(f"**{escape(title)}**: {escape(cause['text'])}")
     yield ""
     yield from gate_lines(comparison.gates)
     yield from _runs(comparison)
     yield from _settings(comparison)
-    for fall in comparison.waterfalls:
+    name, *names = map(escape, labels(comparison, _NAME))
+    for other, fall in zip(names, comparison.waterfalls, strict=True):
         if fall["parts"]:
-            yield from _waterfall(fall)
+            yield from _waterfall(fall, name, other)
     yield from _collectives(comparison)
     yield from _trend(comparison)
-
-
-def _name(name: str) -> str:
-    return escape(shorten(name, _NAME))
 
 
 def _runs(comparison: Comparison) -> Iterator[str]:
     rows = [
         (
-            _name(run["name"]),
+            escape(label),
             coverage(run),
             window(run),
             time_text(run["step_time_ns"]),
             percent_text(run["efficiency"]),
             percent_text(run["exposed_comm_fraction"]),
         )
-        for run in comparison.runs
+        for run, label in zip(comparison.runs, labels(comparison, _NAME), strict=True)
     ]
     columns = ("run", ">ranks", "window", ">step time", ">efficiency", ">exposed")
     yield from table(columns, rows)
-    yield from item(f"Efficiency: {escape(scaling_text(comparison))}.")
-    for line in missing_efficiency(comparison):
-        yield from item(f"Efficiency {escape(line)}.")
+    for line in efficiency_notes(comparison):
+        yield from item(escape(line))
     yield ""
 
 
@@ -77,11 +76,11 @@ def _settings(comparison: Comparison) -> Iterator[str]:
     yield ""
 
 
-def _waterfall(fall: Row) -> Iterator[str]:
+def _waterfall(fall: Row, base: str, run: str) -> Iterator[str]:
     yield f"### Where a step of {escape(fall['run'])} goes"
     yield ""
     rows = [(PART_NAMES[part["part"]], *_times(part)) for part in fall["parts"]]
-    columns = ("part", f">{_name(fall['base'])}", f">{_name(fall['run'])}", ">change")
+    columns = ("part", f">{base}", f">{run}", ">change")
     yield from table(columns, [*rows, ("step time", *_times(fall))])
 
 
@@ -97,17 +96,15 @@ def _collectives(comparison: Comparison) -> Iterator[str]:
     yield "### Collectives, most grown first"
     yield ""
     rows = []
+    names = [escape(label) for label in labels(comparison, _NAME)]
     for row in comparison.collectives[:MOST]:
         head = (row["op"], size_text(row["bucket_bytes"]))
-        for run, entry in zip(comparison.runs, row["runs"], strict=True):
-            rows.append((*head, _name(run["name"]), *_entry(entry)))
+        for label, entry in zip(names, row["runs"], strict=True):
+            rows.append((*head, label, *_entry(entry)))
             head = ("", "")
     columns = ("operation", ">size", "run", ">transfer", ">busbw", ">of peak", ">exposed")
     yield from table(columns, rows)
-    yield from item(
-        "transfer and busbw (GB/s) are medians; of peak: of each run's own link; exposed is time "
-        "of a rank in a step"
-    )
+    yield from item(cost_text(comparison))
     yield ""
 
 

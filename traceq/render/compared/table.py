@@ -13,20 +13,22 @@ from traceq.compare.waterfall import Verdict
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.compared.words import (
     PART_NAMES,
+    cost_text,
     coverage,
-    missing_efficiency,
-    scaling_text,
+    efficiency_notes,
+    labels,
     signed,
+    titles,
     trend_notes,
     window,
 )
 from traceq.render.gates import gates
-from traceq.render.layout import MOST_ROWS, WIDTH, more, section, shorten, table_of
+from traceq.render.layout import MOST_ROWS, WIDTH, clean, more, section, shorten, table_of
 from traceq.report import Row
 
 _STYLES = {Verdict.MORE: "red", Verdict.LESS: "green", Verdict.NOISE: "yellow"}
 _AT_ONCE = 3  # runs beside the base in one table
-_NAME = 16
+_NAME = 14
 
 
 def render(comparison: Comparison, *, color: bool = False) -> str:
@@ -65,27 +67,26 @@ def _sections(comparison: Comparison) -> Iterable[RenderableType]:
 
 
 def _headline(comparison: Comparison) -> RenderableType:
+    base, *others = (shorten(title, 80) for title in titles(comparison, _NAME))
     lines = [
         Text.assemble(
-            (shorten(cause["run"], 40), "bold"), ": ",
-            (cause["text"], _STYLES.get(cause["verdict"], "")),
+            (title, "bold"), ": ", (clean(cause["text"]), _STYLES.get(cause["verdict"], ""))
         )
-        for cause in comparison.causes
-    ]  # fmt: skip
-    against = Text.assemble(("traceq compare", "bold"), f"  against {comparison.runs[0]['name']}")
+        for title, cause in zip(others, comparison.causes, strict=True)
+    ]
+    against = Text.assemble(("traceq compare", "bold"), f"  against {base}")
     return Padding(Group(against, "", *lines), (0, 0, 1, 0))
 
 
 def _runs(comparison: Comparison) -> RenderableType:
     table = table_of(
-        *("<run", "ranks", "hosts", "<window", "step time", "spread", "efficiency"),
+        *("<run", "ranks", "<window", "step time", "spread", "efficiency"),
         *("comm", "exposed", "hidden"),
     )
-    for run in comparison.runs:
+    for run, label in zip(comparison.runs, labels(comparison, _NAME), strict=True):
         table.add_row(
-            Text(shorten(run["name"], _NAME)),
+            Text(label),
             coverage(run),
-            UNKNOWN if run["nodes"] is None else str(run["nodes"]),
             window(run),
             time_text(run["step_time_ns"]),
             time_text(run["step_spread_ns"]),
@@ -94,14 +95,14 @@ def _runs(comparison: Comparison) -> RenderableType:
             percent_text(run["exposed_comm_fraction"]),
             percent_text(run["overlap_ratio"]),
         )
-    notes = [f"efficiency: {scaling_text(comparison)}", *missing_efficiency(comparison)]
+    notes = efficiency_notes(comparison)
     return section("Runs (exposed is a share of the window, hidden of comm)", table, *notes)
 
 
 def _settings(comparison: Comparison) -> Iterable[RenderableType]:
-    names = [run["name"] for run in comparison.runs]
+    names = labels(comparison, _NAME)
     for chosen in _chunks(len(names)):
-        table = table_of("<", *(f"<{shorten(names[k], _NAME)}" for k in chosen))
+        table = table_of("<", *(f"<{names[k]}" for k in chosen))
         for row in comparison.settings:
             values = (row["values"][k] or UNKNOWN for k in chosen)
             table.add_row(row["setting"], *(Text(shorten(value, 22)) for value in values))
@@ -115,19 +116,25 @@ def _chunks(count: int) -> list[list[int]]:
 
 
 def _waterfalls(comparison: Comparison) -> Iterable[RenderableType]:
-    falls = [fall for fall in comparison.waterfalls if fall["difference_ns"] is not None]
+    base, *others = labels(comparison, _NAME)
+    falls = [
+        (name, fall)
+        for name, fall in zip(others, comparison.waterfalls, strict=True)
+        if fall["difference_ns"] is not None
+    ]
     for k in range(0, len(falls), _AT_ONCE):
         chosen = falls[k : k + _AT_ONCE]
-        if len({tuple(part["part"] for part in fall["parts"]) for fall in chosen}) == 1:
-            yield _waterfall(chosen)
+        if len({tuple(part["part"] for part in fall["parts"]) for _, fall in chosen}) == 1:
+            yield _waterfall(base, chosen)
         else:
-            yield from (_waterfall([fall]) for fall in chosen)
+            yield from (_waterfall(base, [each]) for each in chosen)
 
 
-def _waterfall(falls: list[Row]) -> RenderableType:
-    table = table_of("<", shorten(falls[0]["base"], _NAME))
-    for fall in falls:
-        table.add_column(shorten(fall["run"], _NAME), justify="right", no_wrap=True)
+def _waterfall(base: str, named: list[tuple[str, Row]]) -> RenderableType:
+    table = table_of("<", base)
+    falls = [fall for _, fall in named]
+    for name, _ in named:
+        table.add_column(name, justify="right", no_wrap=True)
         table.add_column("difference", justify="right", no_wrap=True)
     for position, part in enumerate(falls[0]["parts"]):
         parts = [fall["parts"][position] for fall in falls]
@@ -157,17 +164,14 @@ def _collectives(comparison: Comparison) -> RenderableType:
         *("<operation", "size", "<run", "group", "calls", "transfer", "waiting"),
         *("busbw", "of peak", "exposed"),
     )
+    names = labels(comparison, _NAME)
     for row in comparison.collectives[:MOST_ROWS]:
         head = (row["op"], size_text(row["bucket_bytes"]))
-        for run, entry in zip(comparison.runs, row["runs"], strict=True):
-            table.add_row(*head, Text(shorten(run["name"], _NAME)), *_entry(entry))
+        for label, entry in zip(names, row["runs"], strict=True):
+            table.add_row(*head, Text(label), *_entry(entry))
             head = ("", "")
-    note = (
-        "medians; calls and exposed time of a rank in a step, waiting of a rank in a call; busbw "
-        "in GB/s; of peak: the peak of each run's own link"
-    )
     title = "Collectives (most grown first)"
-    return section(title, table, note, more(len(comparison.collectives), "kinds"))
+    return section(title, table, cost_text(comparison), more(len(comparison.collectives), "kinds"))
 
 
 def _entry(entry: Row | None) -> Iterable[str | Text]:
@@ -188,9 +192,11 @@ def _entry(entry: Row | None) -> Iterable[str | Text]:
 
 def _stragglers(comparison: Comparison) -> RenderableType:
     table = table_of("<run", "rank", "late", "of window", "imposed", "p", "<cause")
+    names = [run["name"] for run in comparison.runs]
+    short = dict(zip(names, labels(comparison, _NAME), strict=True))
     for row in comparison.stragglers[:MOST_ROWS]:
         table.add_row(
-            Text(shorten(row["run"], _NAME)),
+            Text(short[row["run"]]),
             str(row["rank"]),
             time_text(row["lateness_ns"]),
             percent_text(row["straggler_fraction"]),
