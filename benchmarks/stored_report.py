@@ -1,6 +1,6 @@
 """The report of a kept run of 8 ranks with 1 million kernels each, beside a bare scan of them.
 
-Usage: python benchmarks/stored_report.py [RANKS] [KERNELS]
+Usage: python benchmarks/stored_report.py [RANKS KERNELS]
 
 The scan is DuckDB's own, of start, end, name and rank of every operation of the same file: what any
 answer about all kernels has to pay.
@@ -27,7 +27,7 @@ duckdb.connect(sys.argv[1], read_only=True).execute(
 
 def main() -> None:
     """Makes the run, then measures both in turn."""
-    ranks, kernels = (int(n) for n in (*sys.argv[1:], 8, 1_000_000)[:2])
+    ranks, kernels = (int(n) for n in sys.argv[1:] or (8, 1_000_000))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first = folder / "rank0.sqlite"

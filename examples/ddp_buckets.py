@@ -2,13 +2,14 @@
 
 Usage: python examples/ddp_buckets.py [FOLDER]
 
-Trains on 2 CPU processes with gloo, records each size with traceq, and prints them side by side.
-Needs `pip install 'traceq[torch]'`. On GPUs the same study is `bucket_cap_mb` in your own script
-and `traceq record`.
+Trains on 2 CPU processes with gloo, records each size with traceq, and compares them. Needs
+`pip install 'traceq[torch]'`. On GPUs the same study is `bucket_cap_mb` in your own script,
+`traceq record`, and `traceq compare`.
 """
 
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import traceq
 from traceq.bench.launch import run_processes
+from traceq.render.compared import table
 
 BUCKETS_MB = (1, 5, 25, 100)
 PROCESSES, STEPS, WIDTH, LAYERS, BATCH = 2, 8, 1024, 8, 64
@@ -40,26 +42,17 @@ def train(folder: str, bucket_mb: int) -> None:
 
 
 def main() -> None:
-    """Prints one line for each size of buckets."""
-    with tempfile.TemporaryDirectory() as name:
+    """Prints the comparison of all sizes with the first."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else name)
-        print(
-            f"{'bucket':>8} {'all_reduces':>12} {'median size':>12} {'hidden':>8} {'step time':>10}"
-        )
+        runs = []
         for bucket_mb in BUCKETS_MB:
-            traces = folder / f"bucket_{bucket_mb}"
+            traces = folder / f"{bucket_mb} MB"
             run_processes(train, PROCESSES, str(traces), bucket_mb)
-            traceq.ingest_run([traces], folder / f"bucket_{bucket_mb}.duckdb")
-            with traceq.open_run(folder / f"bucket_{bucket_mb}.duckdb") as run:
-                report = traceq.build_report(run)
-            count = sum(row["count"] for row in report.collectives)
-            largest = max(report.collectives, key=lambda row: row["count"])
-            print(
-                f"{bucket_mb:>5} MB {count / PROCESSES / STEPS:>8.4g}/step "
-                f"{largest['bytes_p50'] / 2**20:>8.4g} MiB "
-                f"{100 * report.metrics['overlap_ratio']:>6.1f} % "
-                f"{report.metrics['step_time_ms']:>7.1f} ms"
-            )
+            kept = traces.with_suffix(".duckdb")
+            traceq.ingest_run([traces], kept, name=traces.name)
+            runs.append(stack.enter_context(traceq.open_run(kept)))
+        print(table.render(traceq.compare_runs(runs)))
 
 
 if __name__ == "__main__":

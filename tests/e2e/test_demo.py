@@ -5,10 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tests.processes import kill_one
 from tests.test_bad_input import traceq
+from tests.test_schemas import schema
 from traceq.demo import STEPS
 
 SLOW_NS = 40_000_000  # well above what ranks on two cores, measured too, take from each other
@@ -43,6 +45,31 @@ def test_its_traces_tell_size_and_group_of_every_collective() -> None:
     assert all(row["bytes_p50"] for row in report["collectives"])
     assert {row["count"] for row in report["collectives"]} == {4 * STEPS}
     assert report["matching"]["matched"] == 4 * STEPS * len(report["collectives"])
+
+
+def test_its_training_on_more_processes_is_compared_end_to_end(tmp_path: Path) -> None:
+    saved = [tmp_path / f"on {n}.duckdb" for n in (1, 2, 4)]
+    for n, path in zip((1, 2, 4), saved, strict=True):
+        demo("--nproc", n, "--slow-rank", "none", "--save", path)
+    done = traceq("compare", *saved, "--scaling", "weak", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    compared = json.loads(done.stdout)
+    jsonschema.validate(compared, schema("comparison"))
+    assert [run["world_size"] for run in compared["runs"]] == [1, 2, 4]
+    steps = [run["step_time_ns"] for run in compared["runs"]]
+    for run, step in zip(compared["runs"], steps, strict=True):
+        assert run["steps"] == STEPS
+        assert run["weak_efficiency"] == steps[0] / step
+        assert sum(run["parts"].values()) == step
+    for fall, step in zip(compared["waterfalls"], steps[1:], strict=True):
+        assert fall["difference_ns"] == step - steps[0]
+        assert sum(part["difference_ns"] for part in fall["parts"]) == step - steps[0]
+    (row,) = compared["collectives"]
+    assert [entry["group_size"] for entry in row["runs"]] == [1, 2, 4]
+    assert [entry["busbw_gbps"] is None for entry in row["runs"]] == [True, False, False]
+    assert compared["trend"] == []  # one process exchanges nothing, so two sizes remain
+    settings = {each["setting"]: each["values"] for each in compared["settings"]}
+    assert settings["ranks"] == ["1", "2", "4"]
 
 
 def test_a_killed_rank_ends_the_demo(tmp_path: Path) -> None:

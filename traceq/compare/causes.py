@@ -63,8 +63,7 @@ def _parts(difference: Row, other: Side, rows: Sequence[Row], position: int) -> 
 
 def _text(difference: Row, base: Side, other: Side, parts: list[Row]) -> str:
     if difference["verdict"] == Verdict.UNKNOWN:
-        lacking = " and ".join(s.name for s in (base, other) if s.steps.is_empty())
-        return f"step times cannot be compared: {reason_text('few_steps')} in {lacking}"
+        return _without_steps(base, other)
     if difference["verdict"] == Verdict.NONE:
         return "no difference in step time"
     delta, noise = abs(difference["difference_ns"]), difference["noise_ns"]
@@ -82,6 +81,16 @@ def _text(difference: Row, base: Side, other: Side, parts: list[Row]) -> str:
         return f"{head}; no part of it changes by more than steps do among themselves"
     first, *others = (f"{percent_text(part['share'])} of it is {part['text']}" for part in parts)
     return f"{head}: {'; '.join([first, *(o.replace(' of it is', '') for o in others[:1])])}"
+
+
+def _without_steps(base: Side, other: Side) -> str:
+    lacking = " and ".join(side.name for side in (base, other) if side.steps.is_empty())
+    told = f"step times cannot be compared: {reason_text('few_steps')} in {lacking}"
+    shares = [side.report.metrics["exposed_comm_fraction"] for side in (other, base)]
+    if None in shares:
+        return told
+    after, before = map(percent_text, shares)
+    return f"{told}; {after} of its time is exposed communication, against {before}"
 
 
 def _named(part: str, other: Side, rows: Sequence[Row], position: int, *, grows: bool) -> str:
