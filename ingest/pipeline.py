@@ -114,9 +114,8 @@ def _workers(executor: Executor | None, sources: int, jobs: int) -> Iterator[Exe
     if executor is not None or count <= 1:
         yield executor
         return
-    pool = ProcessPoolExecutor(
-        count, mp_context=get_context("forkserver"), initializer=_end_with_parent
-    )
+    # Not forkserver: it listens on a socket in TMPDIR, whose name must not be long.
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
         yield pool
     except BaseException:

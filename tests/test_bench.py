@@ -5,12 +5,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tests.bench_work import parts_of_an_all_reduce, ring_and_library
 from tests.conftest import RunMaker
 from tests.processes import kill_one
 from tests.test_bad_input import traceq
+from tests.test_schemas import schema
 from tests.traces.workload import MIB, MS, Phase, Workload
 from traceq.bench.launch import run_processes
 from traceq.ingest.nccl_tests import read_nccl_tests
@@ -26,6 +28,7 @@ def bench(*words: object) -> dict[str, Any]:
                   *words)  # fmt: skip
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(result, schema("bench"))
     return result
 
 

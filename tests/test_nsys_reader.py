@@ -725,3 +725,19 @@ class TestClock:
         run = make_run(first.write(tmp_path / "a.sqlite"), second.write(tmp_path / "b.sqlite"))
         assert "clock_unknown" in codes(run)
         assert ops(run, "start_ns") == [(0,), (0,)]
+
+
+def test_versions_of_driver_and_cuda_are_kept_and_nothing_else(
+    tmp_path: Path, make_run: RunMaker
+) -> None:
+    export = NsysExport().capture().kernel("gemm<f>", 1000, 1100)
+    for name, value in (("NvDriverVersion", "580.95.05"), ("CudaDriverVersion", "12090")):
+        export.row("TARGET_INFO_SYSTEM_ENV", name=name, value=value, devStateName="x")
+    odd = NsysExport().capture().kernel("gemm<f>", 1000, 1100)
+    odd.row("TARGET_INFO_SYSTEM_ENV", name="NvDriverVersion", value="/home/x", devStateName="x")
+    run, other = (
+        make_run(each.write(tmp_path / f"{k}.sqlite")) for k, each in enumerate((export, odd))
+    )
+    versions = "SELECT driver_version, cuda_version, nccl_version FROM sources"
+    assert run.frame(versions).rows() == [("580.95.05", "12.9", None)]
+    assert other.frame(versions).rows() == [(None, None, None)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_bad_input import traceq
 from tests.traces.nsys import NsysExport
 from traceq.errors import RunFileError, SourceError
 from traceq.ingest.pipeline import ingest_run
@@ -113,3 +114,13 @@ def test_a_small_chunk_gives_the_same_tables(
     ingest_run([sample_folder], target, jobs=1)
     with open_run(target) as run:
         assert contents(run) == contents(sample_run)
+
+
+def test_a_temporary_folder_may_have_a_long_name(
+    sample_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / ("x" * 120)
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    done = traceq("report", sample_folder, "--jobs", 2)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,13 +22,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from traceq.catalog import Catalog, Run, TakenError
 from traceq.config import ReadOptions
 from traceq.errors import SourceError, StoreError, TraceqError
-from traceq.ingest.checksum import content_of, fingerprint
-from traceq.ingest.detect import Found, find_sources
-from traceq.ingest.pipeline import all_failed, ingest_run
 from traceq.stored import (
     StoredRun,
     StoredSource,
@@ -40,6 +38,9 @@ from traceq.stored import (
     refuse_tag,
 )
 from traceq.storefolder import CATALOG, StoreFolder, default_folder, new_token, told_fingerprint
+
+if TYPE_CHECKING:
+    from traceq.ingest.detect import Found
 
 __all__ = ["Rescanned", "Store", "Stored", "StoredRun", "StoredSource", "existing_store"]
 
@@ -105,16 +106,25 @@ class Store:
         """
         return [self._stored(row) for row in self._catalog.runs(tag=tag)]
 
+    def get(self, name: str) -> StoredRun | None:
+        """Returns: the run of a name, None when there is none.
+
+        Raises:
+            StoreError: the catalog cannot be read.
+        """
+        row = self._catalog.find(name=name)
+        return None if row is None else self._stored(row)
+
     def find(self, name: str) -> StoredRun:
         """Returns: the run of a name.
 
         Raises:
             StoreError: there is none, which names the nearest.
         """
-        row = self._catalog.find(name=name)
-        if row is None:
+        run = self.get(name)
+        if run is None:
             raise self._unknown(name)
-        return self._stored(row)
+        return run
 
     def nearest(self, name: str) -> str | None:
         """Returns: the name in the store that is most like a name, None when none is."""
@@ -145,6 +155,11 @@ class Store:
             SourceError: no source could be read, or they changed meanwhile.
             StoreError: the name is taken or cannot be one, or the store cannot be written.
         """
+        # A look at the store waits for no reader.
+        from traceq.ingest.checksum import content_of  # noqa: PLC0415
+        from traceq.ingest.detect import find_sources  # noqa: PLC0415
+        from traceq.ingest.pipeline import all_failed, ingest_run  # noqa: PLC0415
+
         options, paths = options or ReadOptions(), list(sources)
         for tag in tags:
             refuse_tag(tag)
@@ -226,6 +241,8 @@ class Store:
         return done
 
     def _adopt(self, token: str) -> str:
+        from traceq.ingest.checksum import fingerprint  # noqa: PLC0415
+
         path = self._folder.run_file(token)
         facts = read_facts(path, path.name)
         plain = fingerprint(((each.sha256, None) for each in facts.sources), facts.config)
@@ -271,7 +288,7 @@ class Store:
                 columns = read_facts(self._folder.run_file(token), token).columns
                 self._catalog.complete(token, columns["device_kind"], columns["step_time_ns"])
 
-    def _there(self, row: Run, found: Found, tags: Sequence[str]) -> Stored:
+    def _there(self, row: Run, found: "Found", tags: Sequence[str]) -> Stored:
         run = self.tag(row.name, tags) if set(tags) - {t.name for t in row.tags} else None
         return Stored(run or self._stored(row), found.failures, created=False)
 

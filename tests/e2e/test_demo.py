@@ -21,6 +21,7 @@ def demo(*words: object) -> dict[str, Any]:
     done = traceq("demo", "--format", "json", *words)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(report, schema("report"))
     return report
 
 

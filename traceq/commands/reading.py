@@ -206,12 +206,12 @@ def _stored(name: str) -> Path | None:
     store = existing_store()
     if store is None:
         return None
-    known = {run.name: run.path for run in store.runs()}
-    near = None if pattern or name in known else store.nearest(name)
+    run = store.get(name)
+    near = None if pattern or run is not None else store.nearest(name)
     if near:
         message = f"{name}: neither a file nor a run of the store: did you mean {near}?"
         raise TraceqError(message)
-    return known.get(name)
+    return None if run is None else run.path
 
 
 @contextmanager
