@@ -16,6 +16,7 @@ from traceq.compare.collectives import _paired
 from traceq.compare.comparison import Comparison, compare_runs
 from traceq.compare.waterfall import _spread
 from traceq.errors import TraceqError
+from traceq.gates import judge_comparison, parse_gate
 from traceq.ingest.pipeline import ingest_run
 from traceq.runfile import Run, open_run
 
@@ -344,6 +345,22 @@ class TestWhatBothCanKnow:
         (fall,) = compared.waterfalls
         assert (fall["run_ns"], fall["parts"]) == (100, [])
         assert "what it is made of is not known in both runs" in compared.causes[0]["text"]
+
+    def test_steps_without_length_are_no_base(self, tmp_path: Path, make_run: RunMaker) -> None:
+        made = []
+        for length in (0, 100):
+            export = NsysExport().capture(environment="RANK=0;WORLD_SIZE=1")
+            for step in range(3):
+                begin = 1000 * step
+                export.range(f"step {step}", begin, begin + 500)
+                export.kernel("g<f>", begin + 600, begin + 600 + length, launch=begin + 100)
+            made.append(make_run(export.write(tmp_path / f"{length}.sqlite")))
+        compared = compare_runs(made)
+        assert compared.waterfalls[0]["difference_ns"] == 100
+        assert compared.causes[0]["text"] == "the step is 100 ns longer: 100.0 % of it is compute"
+        assert compared.runs[1]["reason"] == "empty_window"
+        (row,) = judge_comparison(compared, [parse_gate("step_time_regression > 5%")]).gates
+        assert (row["passed"], row["reason"]) == (None, "empty_window")
 
     def test_versions_and_options_that_differ_are_told(
         self, tmp_path: Path, make_run: RunMaker

@@ -276,6 +276,8 @@ def _of_comparison(
     if gate.metric != "step_time_regression":
         run = comparison.runs[position]
         return Value(run[gate.metric], run["reason"])
-    if not fall["base_ns"] or fall["difference_ns"] is None:
+    if fall["difference_ns"] is None:
         return Value(None, "few_steps")
+    if not fall["base_ns"]:
+        return Value(None, "empty_window")
     return Value(fall["difference_ns"] / fall["base_ns"], noise=fall["noise_ns"] / fall["base_ns"])

@@ -73,8 +73,9 @@ def _text(difference: Row, base: Side, other: Side, parts: list[Row]) -> str:
             f"inconclusive: the step is {time_text(delta)} {way}, but steps of one run differ by "
             f"{time_text(noise)} among themselves"
         )
-    share = percent_text(delta / difference["base_ns"])
-    head = f"the step is {time_text(delta)} ({share}) {way}"
+    base_ns = difference["base_ns"]
+    share = f" ({percent_text(delta / base_ns)})" if base_ns else ""
+    head = f"the step is {time_text(delta)}{share} {way}"
     if not difference["parts"]:
         return f"{head}; what it is made of is not known in both runs"
     if not parts:

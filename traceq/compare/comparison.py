@@ -123,8 +123,10 @@ def _run(side: Side, base: Side, scaling_kind: Scaling) -> Row:
 def _efficiencies(side: Side, base: Side) -> tuple[float | None, float | None, str | None]:
     """Returns: weak and strong efficiency against the base, and why they are unknown."""
     before, after = (step_time(each, ()).step_time_ns for each in (base, side))
-    if not before or not after:
+    if before is None or after is None:
         return None, None, "few_steps"
+    if not before or not after:
+        return None, None, "empty_window"
     if base.ranks is None or side.ranks is None:
         return None, None, "world_size_unknown"
     return before / after, before * base.ranks / (after * side.ranks), None
