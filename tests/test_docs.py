@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import traceq
 from tests.test_bad_input import traceq
 from traceq.commands import COMMANDS
+from traceq.ingest.pipeline import ingest_run
 from traceq.model.reasons import REASONS
 from traceq.queries import load_query, query_names
 
@@ -79,7 +79,7 @@ def test_the_python_example_of_the_readme_runs(tmp_path: Path, sample_folder: Pa
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
     (tmp_path / "traces").symlink_to(sample_folder)
-    traceq.ingest_run([sample_folder], tmp_path / "base.duckdb")
+    ingest_run([sample_folder], tmp_path / "base.duckdb")
     done = subprocess.run(
         [sys.executable, "-c", code.group(1)],
         cwd=tmp_path,
