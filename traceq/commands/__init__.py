@@ -2,6 +2,7 @@
 
 from traceq.commands.baseline import baseline
 from traceq.commands.bench import bench
+from traceq.commands.dashboard import dashboard
 from traceq.commands.demo import demo
 from traceq.commands.doctor import doctor
 from traceq.commands.query import query
@@ -9,4 +10,4 @@ from traceq.commands.record import record
 from traceq.commands.report import report
 from traceq.commands.sql import sql
 
-COMMANDS = (report, doctor, record, demo, bench, baseline, query, sql)
+COMMANDS = (report, doctor, record, demo, bench, baseline, query, sql, dashboard)

@@ -1,7 +1,6 @@
 """A report as a table for people: the answer first, then its window, coverage and parts."""
 
 import io
-from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
@@ -14,14 +13,14 @@ from traceq.render.layout import (
     MOST_ROWS,
     SEVERITY_STYLE,
     WIDTH,
-    counted,
     listed,
     more,
     section,
     shorten,
     table_of,
 )
-from traceq.report import Report, Row, reason_text
+from traceq.render.words import answer, coverage_text, window_text
+from traceq.report import Report, Row
 
 _BAR_CELLS = 24
 _MOST_NAMES = 3
@@ -79,51 +78,13 @@ def _headline(report: Report) -> RenderableType:
     return Group(
         Text.assemble(("traceq report", "bold"), f"  {report.name}"),
         "",
-        Text(_answer(report), style="bold"),
+        Text(answer(report), style="bold"),
         "",
-        Text(f"Window    {_window_text(report)}"),
-        Text(f"Coverage  {_coverage_text(report)}"),
+        Text(f"Window    {window_text(report)}"),
+        Text(f"Coverage  {coverage_text(report)}"),
         *across.clock_lines(report),
         "",
     )
-
-
-def _answer(report: Report) -> str:
-    metrics = report.metrics
-    if metrics["comm_fraction"] is None:
-        why = reason_text(report.reasons.get("comm_fraction"))
-        return f"How much of the time is communication is unknown: {why}."
-    if metrics["comm_ns"] == 0:
-        return "No communication: none of the kernels that ran is a communication kernel."
-    return (
-        f"{percent_text(metrics['comm_fraction'])} of the time is communication: "
-        f"{percent_text(metrics['overlap_ratio'])} of it hidden behind compute, "
-        f"{percent_text(metrics['exposed_comm_fraction'])} of the time exposed."
-    )
-
-
-def _window_text(report: Report) -> str:
-    summed = f"{time_text(report.metrics['window_ns'])} in sum over ranks"
-    if report.run["window"] == "steps":
-        counts = sorted(set(Counter(row["rank"] for row in report.steps).values()))
-        steps = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"all training steps, {steps} per rank; {summed}"
-    why = "fewer than 3 steps on some rank" if report.steps else "no steps are marked"
-    return f"the capture, first to last device operation of each rank ({why}); {summed}"
-
-
-def _coverage_text(report: Report) -> str:
-    run = report.run
-    present, world = len(run["ranks_present"]), run["world_size"]
-    ranks = f"{present} of {world} ranks" if world else f"{counted(present, 'rank')} of unknown"
-    if run["ranks_missing"]:
-        ranks += f" ({listed(run['ranks_missing'])} missing)"
-    nodes = "hosts unknown" if run["nodes"] is None else counted(run["nodes"], "host")
-    cpu = all(row["device_kind"] == "cpu" for row in report.ranks)
-    gpus = ", ".join(run["gpus"]) or ("CPUs" if cpu else "GPU model unknown")
-    read = sum(source["events_read"] for source in report.sources)
-    state = "" if report.complete else "; INCOMPLETE, see the notes"
-    return f"{ranks}, {nodes}, {gpus}, {read:,} operations{state}"
 
 
 def _parts(report: Report) -> RenderableType:

@@ -1,0 +1,63 @@
+"""Sentences of a report that every renderer and page says alike."""
+
+from collections import Counter
+
+from traceq.model.units import percent_text, time_text
+from traceq.render.layout import counted, listed
+from traceq.report import Report, reason_text
+
+
+def answer(report: Report) -> str:
+    """Returns: how much of the time is communication, in one sentence."""
+    metrics = report.metrics
+    if metrics["comm_fraction"] is None:
+        why = reason_text(report.reasons.get("comm_fraction"))
+        return f"How much of the time is communication is unknown: {why}."
+    if metrics["comm_ns"] == 0:
+        return "No communication: none of the kernels that ran is a communication kernel."
+    return (
+        f"{percent_text(metrics['comm_fraction'])} of the time is communication: "
+        f"{percent_text(metrics['overlap_ratio'])} of it hidden behind compute, "
+        f"{percent_text(metrics['exposed_comm_fraction'])} of the time exposed."
+    )
+
+
+def window_text(report: Report) -> str:
+    """Returns: which time the numbers are over."""
+    summed = f"{time_text(report.metrics['window_ns'])} in sum over ranks"
+    if report.run["window"] == "steps":
+        counts = sorted(set(Counter(row["rank"] for row in report.steps).values()))
+        steps = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"all training steps, {steps} per rank; {summed}"
+    why = "fewer than 3 steps on some rank" if report.steps else "no steps are marked"
+    return f"the capture, first to last device operation of each rank ({why}); {summed}"
+
+
+def coverage_text(report: Report) -> str:
+    """Returns: which ranks, hosts and devices the numbers are about."""
+    run = report.run
+    present, world = len(run["ranks_present"]), run["world_size"]
+    ranks = f"{present} of {world} ranks" if world else f"{counted(present, 'rank')} of unknown"
+    if run["ranks_missing"]:
+        ranks += f" ({listed(run['ranks_missing'])} missing)"
+    nodes = "hosts unknown" if run["nodes"] is None else counted(run["nodes"], "host")
+    cpu = all(row["device_kind"] == "cpu" for row in report.ranks)
+    gpus = ", ".join(run["gpus"]) or ("CPUs" if cpu else "GPU model unknown")
+    read = sum(source["events_read"] for source in report.sources)
+    state = "" if report.complete else "; INCOMPLETE, see the notes"
+    return f"{ranks}, {nodes}, {gpus}, {read:,} operations{state}"
+
+
+def clock_text(report: Report) -> str | None:
+    """Returns: what aligning did to the clocks, None where there was nothing to align."""
+    shifted = [row for row in report.matching["clock"]["sources"] if row["clock_offset_ns"]]
+    if not shifted:
+        return None
+    offsets = sorted({row["clock_offset_ns"] for row in shifted}, key=abs)
+    residual = max(row["clock_residual_p95_ns"] for row in shifted)
+    count = min(row["collective_count"] for row in shifted)
+    reach = " to ".join(time_text(offset) for offset in (offsets[0], offsets[-1])[: len(offsets)])
+    return (
+        f"{counted(len(shifted), 'source')} shifted by {reach} so that the ends of "
+        f"{counted(count, 'collective')} meet; 95 % then lie within {time_text(residual)}"
+    )
