@@ -107,11 +107,17 @@ def read_baseline(wanted: str) -> Baseline:
     Raises:
         SourceError: it is none, or it is about another operation.
     """
-    name, _, file = wanted.partition("=")
-    named = bool(file) and name in set(Op)
-    path = Path(file if named else wanted)
+    op, path = baseline_file(wanted)
     with told_in_words(path.name):
-        return read_nccl_tests(path, Op(name) if named else None)
+        return read_nccl_tests(path, op)
+
+
+def baseline_file(wanted: str) -> tuple[Op | None, Path]:
+    """Returns: the operation that a FILE or OP=FILE names, if it does, and the file."""
+    name, _, file = wanted.partition("=")
+    if file and name in set(Op):
+        return Op(name), Path(file)
+    return None, Path(wanted)
 
 
 def reference(baseline: Baseline) -> pl.DataFrame:

@@ -236,7 +236,7 @@ def _decompress(source: Source, target: Path) -> Path:
             except OSError as error:
                 message = (
                     f"{source.file_name}: no room for its plain copy: {error.strerror}: set TMPDIR "
-                    "to a folder with more"
+                    "(of an ingest, TRACEQ_STORE) to a folder with more"
                 )
                 raise SourceError(message) from error
     return target

@@ -4,7 +4,6 @@ The map turns one source into finished rank tables, here or on any `concurrent.f
 the reduce works on the small tables and streams the large ones from their Parquet parts.
 """
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +13,14 @@ from concurrent.futures.thread import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 from traceq.config import ReadOptions
 from traceq.errors import SourceError
 from traceq.ingest.baselines import read_baselines
+from traceq.ingest.checksum import file_checksum
 from traceq.ingest.damage import told_in_words
 from traceq.ingest.detect import Source, find_sources, plain_file
 from traceq.ingest.logged import read_logs
@@ -55,6 +56,7 @@ def ingest_run(
     executor: Executor | None = None,
     jobs: int = 1,
     on_progress: Progress | None = None,
+    scratch: Path | None = None,
 ) -> Ingested:
     """Returns: the run file made from sources, and the sources that could not be read.
 
@@ -67,6 +69,7 @@ def ingest_run(
         jobs: processes that read, without an executor. More than one need what every use of
             processes does: a script must not start its work when it is imported.
         on_progress: told (file name, share of all bytes read) as reading goes on.
+        scratch: folder for what is needed while reading, by default the system's.
 
     Raises:
         SourceError: no source could be read, or two claim one rank.
@@ -80,7 +83,7 @@ def ingest_run(
     baselines, useless = read_baselines(options.baselines)
     logs, unread = read_logs(options.nccl_logs)
     with (
-        tempfile.TemporaryDirectory(prefix="traceq-") as folder,
+        tempfile.TemporaryDirectory(prefix="traceq-", dir=scratch) as folder,
         _workers(executor, len(found.sources), jobs) as workers,
     ):
         outcomes = (
@@ -91,13 +94,14 @@ def ingest_run(
         tables, failures = _collect(outcomes, user_ranks)
         failures = [*found.failures, *failures, *useless, *unread]
         if not tables:
-            raise _all_failed(failures)
+            raise all_failed(failures)
         with create(run_path) as writer:
             write_run(writer, tables, failures, Heading(name, options, baselines, logs))
     return Ingested(run_path, failures)
 
 
-def _all_failed(failures: list[SourceError]) -> SourceError:
+def all_failed(failures: list[SourceError]) -> SourceError:
+    """Returns: the error of a reading of which nothing came."""
     if not failures:
         return SourceError("nothing to read: name a file or a folder")
     return SourceError("\n".join(str(failure) for failure in failures))
@@ -110,7 +114,9 @@ def _workers(executor: Executor | None, sources: int, jobs: int) -> Iterator[Exe
     if executor is not None or count <= 1:
         yield executor
         return
-    pool = ProcessPoolExecutor(count, mp_context=get_context("forkserver"))
+    pool = ProcessPoolExecutor(
+        count, mp_context=get_context("forkserver"), initializer=_end_with_parent
+    )
     try:
         yield pool
     except BaseException:
@@ -119,6 +125,18 @@ def _workers(executor: Executor | None, sources: int, jobs: int) -> Iterator[Exe
             worker.terminate()
         raise
     pool.shutdown()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that reads is killed, which cannot tell it to."""
+
+    def wait() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def cores() -> int:
@@ -210,7 +228,7 @@ def read_source(
     own.mkdir()
     read = _read_torch if source.kind == "torch" else _read_nsys
     with ThreadPoolExecutor(1) as beside, told_in_words(source.file_name):
-        checksum = beside.submit(_sha256, source.path)
+        checksum = beside.submit(file_checksum, source.path)
         tables = read(source, own, options, threads, on_share)
         facts = replace(tables.facts, sha256=checksum.result(), size=source.size)
     return replace(tables, facts=facts)
@@ -248,8 +266,3 @@ def _read_torch(
         options=options,
         on_share=on_share,
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.postgres import Postgres, find_binaries, running
+from tests.storing import Place
 from tests.traces import sample
 from tests.traces.workload import MS, Phase, Workload
 from traceq.config import ReadOptions
@@ -26,6 +28,34 @@ def corpus() -> Path:
     path = Path(folder)
     assert (path / "oracle.json").exists(), f"TRACEQ_CORPUS names no corpus: {path}"
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_store_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing here may look into the store of who runs the tests; there is none unless made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACEQ_STORE", str(tmp_path_factory.mktemp("no") / "store"))
+        patch.delenv("TRACEQ_CATALOG", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server."""
+    binaries = find_binaries()
+    if binaries is None:
+        assert not os.environ.get("CI_REQUIRE_POSTGRES"), "PostgreSQL is not installed"
+        pytest.skip("PostgreSQL is not installed, so there is no server to test on")
+    with running(binaries) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a store may be that is not there yet, with each kind of catalog."""
+    lite = request.param == "sqlite"
+    url = None if lite else request.getfixturevalue("postgres").new_database()
+    return Place(tmp_path / "store", url)
 
 
 @pytest.fixture

@@ -73,6 +73,10 @@ def test_the_wheel_holds_code_and_data_once(built: Path) -> None:
         "traceq/queries/comm_fraction.sql",
         "traceq/ingest/nsys/reader.py",
         "traceq/render/report.schema.json",
+        "traceq/render/runs.schema.json",
+        "traceq/render/ingest.schema.json",
+        "traceq/migrations/env.py",
+        "traceq/migrations/versions/rev_0001_tables.py",
     ):
         assert name in names
     assert not [name for name in names if name.startswith(("ingest/", "queries/", "tests/"))]
@@ -92,6 +96,8 @@ def test_the_installed_wheel_reports_the_bundled_sample(built: Path, tmp_path: P
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     )
     assert "48.8 % of the time is communication" in done.stdout
+    stored = [tmp_path / "venv/bin/traceq", "runs", "list", "--store", tmp_path / "store"]
+    subprocess.run(stored, check=True, capture_output=True, cwd=tmp_path)  # its migrations ran
     installed = subprocess.run(
         [python, "-m", "pip", "list"], capture_output=True, text=True, check=True
     ).stdout.lower()

@@ -15,6 +15,10 @@ class RunFileError(TraceqError):
     """A run file that cannot be written, opened or understood."""
 
 
+class StoreError(TraceqError):
+    """A store or catalog that cannot be used, or a run that it does not hold."""
+
+
 class QueryError(TraceqError):
     """A query, parameter or statement that cannot be run."""
 

@@ -201,20 +201,25 @@ def refuse_taken(path: Path) -> None:
     raise RunFileError(message)
 
 
-def open_run(path: str | Path) -> Run:
+def open_run(path: str | Path, *, label: str | None = None) -> Run:
     """Returns: a run file opened read-only, without access to any other file.
+
+    Args:
+        path: the run file.
+        label: what errors call it, by default its base name.
 
     Raises:
         RunFileError: there is no such file, or it is not a run file of this version.
     """
     path = Path(path)
+    label = label or path.name
     if not is_run_file(path):
-        message = f"{path.name}: not a run file: make one with traceq report SOURCES --save"
+        message = f"{label}: not a run file: make one with traceq report SOURCES --save"
         raise RunFileError(message)
     try:
         connection = duckdb.connect(str(path.resolve()), read_only=True, config=dict(_SEALED))
     except duckdb.Error as error:
-        message = f"{path.name}: cannot be opened: {_first_line(error)}"
+        message = f"{label}: cannot be opened: {_first_line(error)}"
         raise RunFileError(message) from error
     try:
         rows = connection.execute("SELECT schema_version FROM run").fetchall()
@@ -222,9 +227,9 @@ def open_run(path: str | Path) -> Run:
         rows = []
     if rows != [(SCHEMA_VERSION,)]:
         connection.close()
-        message = f"{path.name}: not a run file of this traceq version: read its sources again"
+        message = f"{label}: not a run file of this traceq version: read its sources again"
         raise RunFileError(message)
-    return Run(connection, path.name)
+    return Run(connection, label)
 
 
 def is_run_file(path: Path) -> bool:

@@ -5,9 +5,11 @@ from traceq.commands.bench import bench
 from traceq.commands.dashboard import dashboard
 from traceq.commands.demo import demo
 from traceq.commands.doctor import doctor
+from traceq.commands.ingest import ingest
 from traceq.commands.query import query
 from traceq.commands.record import record
 from traceq.commands.report import report
+from traceq.commands.runs import runs
 from traceq.commands.sql import sql
 
-COMMANDS = (report, doctor, record, demo, bench, baseline, query, sql, dashboard)
+COMMANDS = (report, ingest, runs, doctor, record, demo, bench, baseline, query, sql, dashboard)

@@ -1,10 +1,12 @@
 """What every command that takes sources shares: its options, and the reading with its progress."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from glob import has_magic, iglob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
@@ -145,10 +147,10 @@ def opened(
     save: Path | None = None,
     jobs: int | None = None,
 ) -> Iterator[tuple["Run", list[SourceError]]]:
-    """Yields: a run, from a run file or read from sources, and the sources that failed.
+    """Yields: a run, saved, stored or read from sources, and the sources that failed.
 
     Args:
-        sources: one run file, or files, folders and patterns.
+        sources: one run file, the name of one run of the store, or files, folders and patterns.
         options: how to read.
         name: name of the run.
         save: keep the run file under this name.
@@ -159,20 +161,21 @@ def opened(
     """
     from traceq.runfile import is_run_file, open_run
 
-    if any(is_run_file(Path(source)) for source in sources):
+    stored = _stored(sources[0]) if len(sources) == 1 else None
+    if stored or any(is_run_file(Path(source)) for source in sources):
         if len(sources) > 1 or save is not None:
             message = "a run file is read alone and is saved already: name nothing else"
             raise TraceqError(message)
         if name is not None or (options is not None and options != type(options)()):
             message = "a run file was read already: options of reading change nothing in it"
             raise TraceqError(message)
-        with open_run(sources[0]) as run:
+        with open_run(stored or sources[0], label=sources[0] if stored else None) as run:
             yield run, []
         return
     from traceq.ingest.pipeline import cores, ingest_run
 
     with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
-        with _progress() as on_progress:
+        with progress() as on_progress:
             ingested = ingest_run(
                 sources,
                 save or Path(folder) / "run.duckdb",
@@ -185,8 +188,33 @@ def opened(
             yield run, ingested.failures
 
 
+def _stored(name: str) -> Path | None:
+    """Returns: the file of the stored run of a name, None when it names files, or nothing.
+
+    Raises:
+        TraceqError: it is neither, but the name of a run is like it.
+    """
+    if not name or "/" in name or os.path.lexists(name):
+        return None
+    pattern = has_magic(name)
+    if pattern and any(iglob(name, recursive=True)):  # noqa: PTH207  # as sources are found
+        return None
+    from traceq.store import existing_store
+
+    store = existing_store()
+    if store is None:
+        return None
+    known = {run.name: run.path for run in store.runs()}
+    near = None if pattern or name in known else store.nearest(name)
+    if near:
+        message = f"{name}: neither a file nor a run of the store: did you mean {near}?"
+        raise TraceqError(message)
+    return known.get(name)
+
+
 @contextmanager
-def _progress() -> Iterator[Callable[[str, float], None] | None]:
+def progress() -> Iterator[Callable[[str, float], None] | None]:
+    """Yields: what to tell a reading's progress to, None where nobody watches it."""
     if not sys.stderr.isatty():
         yield None
         return
