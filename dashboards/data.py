@@ -4,16 +4,19 @@ A run file never changes under its real path, so everything is kept by that path
 """
 
 import ipaddress
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 import streamlit as st
 
+from traceq.compare.comparison import Comparison, Scaling, compare_runs
 from traceq.errors import TraceqError
 from traceq.query import run_query
 from traceq.report import Report, build_report
 from traceq.runfile import Run, open_run
 from traceq.store import Store, StoredRun
+from traceq.storefolder import default_folder
 
 SQL_ROWS = 10_000
 SQL_LIMIT_S = 10.0
@@ -21,12 +24,21 @@ SQL_LIMIT_S = 10.0
 
 def store_folder() -> Path:
     """Returns: the folder of the store."""
-    return Path(Store().folder).resolve()
+    return default_folder().resolve()
+
+
+@cache
+def _store(folder: Path) -> Store:
+    return Store(folder)
 
 
 def stored_runs() -> list[StoredRun]:
-    """Returns: the runs of the store, newest first."""
-    return Store(store_folder()).runs()
+    """Returns: the runs of the store, newest first.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    return _store(store_folder()).runs()
 
 
 def uploads_allowed() -> bool:
@@ -85,6 +97,16 @@ def rows(
         QueryError: there is no such query or parameter.
     """
     return run_query(opened(path), query, dict(parameters))
+
+
+@st.cache_resource(max_entries=16, show_spinner="Comparing the runs")
+def comparison(paths: tuple[str, ...], scaling: Scaling) -> Comparison:
+    """Returns: the runs at real paths compared with the first, as the command line prints it.
+
+    Raises:
+        TraceqError: there are fewer than two, or a run file is damaged.
+    """
+    return compare_runs([opened(path) for path in paths], scaling)
 
 
 def free_rows(path: str, statement: str) -> pl.DataFrame:

@@ -61,7 +61,7 @@ def write_run(
     reduced = reduce_ranks(sources, local_names, heading.options, heading.logs)
     _write_heading(writer, sources, reduced, heading)
     _write_sources(writer, sources, reduced)
-    _write_ranks(writer, sources, reduced)
+    exposed = _write_ranks(writer, sources, reduced)
     writer.append("kernel_names", names)
     for position, source in enumerate(sources):
         ranks = ranks_of(reduced.numbered, position).with_columns(
@@ -69,7 +69,8 @@ def write_run(
         )
         writer.append_ops(source.part, ranks, local_names[position])
         source.part.unlink()
-    writer.append("nccl_kernels", reduced.comm.drop(_INTERNAL))
+    comm = reduced.comm.drop(_INTERNAL).with_row_index("row")
+    writer.append("nccl_kernels", comm.join(exposed, on="row", how="left").drop("row"))
     writer.append("communicators", reduced.communicators)
     writer.append("link_models", link_models(reduced.comm))
     writer.append("baselines", heading.baselines)
@@ -134,6 +135,9 @@ def _write_sources(writer: RunWriter, sources: Sequence[SourceTables], reduced: 
             "bytes": s.facts.size,
             "tool_version": s.facts.tool_version,
             "capture_version": s.facts.capture_version,
+            "nccl_version": s.facts.nccl_version,
+            "driver_version": s.facts.driver_version,
+            "cuda_version": s.facts.cuda_version,
             "schema_version": s.facts.schema_version,
             "host": _label(hosts[position]),
             "utc_origin_ns": s.facts.utc_origin_ns,
@@ -155,7 +159,13 @@ def _label(host: int | None) -> str | None:
     return None if host is None else f"node{host}"
 
 
-def _write_ranks(writer: RunWriter, sources: Sequence[SourceTables], reduced: Reduced) -> None:
+def _write_ranks(
+    writer: RunWriter, sources: Sequence[SourceTables], reduced: Reduced
+) -> pl.DataFrame:
+    """Writes ranks, streams and windows.
+
+    Returns: exposed_transfer_ns of each operation of `reduced.comm` that is matched, by its row.
+    """
     numbered, hosts = reduced.numbered, reduced.hosts
     rows = [
         {
@@ -173,34 +183,46 @@ def _write_ranks(writer: RunWriter, sources: Sequence[SourceTables], reduced: Re
         for entry in numbered
     ]
     writer.append("ranks", pl.DataFrame(rows, infer_schema_length=None))
+    exposures = [pl.DataFrame(schema={"row": pl.UInt32, "exposed_transfer_ns": pl.Int64})]
+    comm = reduced.comm.with_row_index("row")
     for entry in numbered:
         shift = reduced.shifts[entry.source]
+        mine = comm.filter(pl.col("rank") == entry.rank).with_columns(
+            pl.col("start_ns", "end_ns") - shift
+        )
+        timings, exposed = _with_transfers(entry, sources[entry.source], mine)
+        exposures.append(exposed)
         rank = pl.lit(entry.rank).alias("rank")
         streams = entry.table.streams.with_columns(rank, pl.col("first_ns", "last_ns") + shift)
-        timings = _with_transfers(entry, sources[entry.source], reduced).with_columns(
-            rank, pl.col("start_ns", "end_ns") + shift
-        )
         writer.append("streams", streams)
-        writer.append("rank_timings", timings)
+        writer.append(
+            "rank_timings", timings.with_columns(rank, pl.col("start_ns", "end_ns") + shift)
+        )
+    return pl.concat(exposures)
 
 
-def _with_transfers(entry: Numbered, source: SourceTables, reduced: Reduced) -> pl.DataFrame:
-    """Returns: the windows of a rank, with the overlap of transfers where these are known."""
+def _with_transfers(
+    entry: Numbered, source: SourceTables, comm: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns: the windows of a rank with the overlap of transfers, and row, exposed_transfer_ns.
+
+    Args:
+        entry: the rank.
+        source: its source.
+        comm: its communication in its own time, with row.
+    """
     timings = entry.table.timings
-    shift = reduced.shifts[entry.source]
-    comm = reduced.comm.filter(pl.col("rank") == entry.rank).with_columns(
-        pl.col("start_ns", "end_ns") - shift
-    )
     if comm["wait_ns"].null_count() == comm.height:
-        return timings
-    parts = overlap_of_transfers(source.part, entry.key, comm, timings)
+        return timings, comm.select("row", exposed_transfer_ns=pl.lit(None, pl.Int64))
+    parts, exposed = overlap_of_transfers(source.part, entry.key, comm, timings)
     known = pl.col("comm_ns").is_not_null()
     total, overlap = pl.col("transfer_comm_ns"), pl.col("transfer_overlap_ns")
-    return (
+    trimmed = (
         timings.with_columns(*parts)
         .with_columns(pl.when(known).then(total), pl.when(known).then(overlap))
         .with_columns(transfer_overlap_ratio=pl.when(total > 0).then(overlap / total))
     )
+    return trimmed, comm.select("row", exposed.alias("exposed_transfer_ns"))
 
 
 def _write_diagnostics(

@@ -114,6 +114,9 @@ class SourceFacts:
         size: its size [bytes].
         tool_version: version of the tool that wrote it.
         capture_version: version of the tool that captured it.
+        nccl_version: version of NCCL that ran, None when unknown.
+        driver_version: version of the GPU driver, None when unknown.
+        cuda_version: version of CUDA that the driver supports, None when unknown.
         schema_version: version of its format.
         host_key: opaque key that is equal for sources of one host, None when unknown; never stored.
         utc_origin_ns: UTC of time zero [ns since 1970], None when unknown.
@@ -130,6 +133,9 @@ class SourceFacts:
     size: int = 0
     tool_version: str | None = None
     capture_version: str | None = None
+    nccl_version: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
     schema_version: str | None = None
     host_key: str | None = None
     utc_origin_ns: int | None = None

@@ -119,8 +119,11 @@ def _warmups(comm: pl.DataFrame, initialised: AbstractSet[str]) -> pl.DataFrame:
 
 def overlap_of_transfers(
     part: Path, key: int, comm: pl.DataFrame, windows: pl.DataFrame
-) -> pl.DataFrame:
-    """Returns: transfer_comm_ns, transfer_overlap_ns [ns]: one row per window of one rank.
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Returns: what compute hid of the transfers of one rank.
+
+    One row per window: transfer_comm_ns, transfer_overlap_ns [ns]; and for each operation the part
+    of its transfer in which no compute ran [ns], None where it is not matched.
 
     Matched collectives are trimmed to their last `transfer_ns`, so that waiting for a late rank
     does not count as communication that compute hid.
@@ -140,12 +143,15 @@ def overlap_of_transfers(
         .otherwise("start_ns")
     )
     trimmed = comm.select(start.alias("start_ns"), "end_ns")
-    parts = account(
-        Union.of(_intervals(compute)), Union.of(_intervals(trimmed)), Union.of(_NOTHING),
-        _intervals(windows),
-    )  # fmt: skip
-    return pl.DataFrame(
-        {"transfer_comm_ns": parts["comm_ns"], "transfer_overlap_ns": parts["overlap_ns"]}
+    hiding, transfers = Union.of(_intervals(compute)), _intervals(trimmed)
+    parts = account(hiding, Union.of(transfers), Union.of(_NOTHING), _intervals(windows))
+    exposed = pl.Series(transfers.end_ns - transfers.start_ns - hiding.measure_ns(transfers))
+    known = comm["wait_ns"].is_not_null()
+    return (
+        pl.DataFrame(
+            {"transfer_comm_ns": parts["comm_ns"], "transfer_overlap_ns": parts["overlap_ns"]}
+        ),
+        exposed.set(~known, None),
     )
 
 

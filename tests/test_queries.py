@@ -207,7 +207,7 @@ class TestRunning:
         ("name", "parameters", "message"),
         [
             ("comm_fractoin", {}, "no such query; did you mean comm_fraction?"),
-            ("zzz", {}, "no such query; there are: busbw, collectives, comm_fraction"),
+            ("zzz", {}, "no such query; there are: busbw, collective_costs, collectives"),
             ("comm_fraction", {"scop": "step"}, "no parameter scop; did you mean scope?"),
             ("streams", {"k": 1}, "no parameter k; it takes none"),
             ("top_kernels", {"k": "many"}, "'many' is not of type INTEGER"),

@@ -10,18 +10,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from traceq.compare.comparison import compare_runs
     from traceq.ingest.pipeline import ingest_run
     from traceq.recorder import record
     from traceq.report import build_report
     from traceq.runfile import open_run
 
-__all__ = ["__version__", "build_report", "ingest_run", "open_run", "record"]
+__all__ = ["__version__", "build_report", "compare_runs", "ingest_run", "open_run", "record"]
 
 __version__ = version("traceq")
 
 # Loaded on first use, so that the command line starts without its libraries.
 _LAZY = {
     "build_report": "traceq.report",
+    "compare_runs": "traceq.compare.comparison",
     "ingest_run": "traceq.ingest.pipeline",
     "open_run": "traceq.runfile",
     "record": "traceq.recorder",

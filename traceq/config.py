@@ -55,6 +55,7 @@ class ReadOptions:
 _FILES = ("rank_map", "baselines", "nccl_logs")
 LINKS = ("intra", "inter", "any")
 
+_GATES = "gates"
 _KEYS: dict[str, dict[str, tuple[str, type]]] = {
     "steps": {"pattern": ("step_pattern", str)},
     "communication": {"patterns": ("comm_patterns", list), "p2p_as_comm": ("p2p_as_comm", bool)},
@@ -76,17 +77,14 @@ def load_options(path: Path | None) -> ReadOptions:
     """
     if path is None:
         return ReadOptions()
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        message = f"{path.name}: cannot be read as TOML: {error}"
-        raise ConfigError(message) from error
     values: dict[str, Any] = {}
-    for section, table in data.items():
+    for section, table in _toml(path).items():
+        if section == _GATES:
+            continue
         known = _KEYS.get(section)
         if known is None or not isinstance(table, dict):
             fact = "unknown section" if known is None else "must be a section:"
-            message = f"{path.name}: {fact} [{section}]; there are: {', '.join(_KEYS)}"
+            message = f"{path.name}: {fact} [{section}]; there are: {', '.join((*_KEYS, _GATES))}"
             raise ConfigError(message)
         for key, value in table.items():
             if key not in known or type(value) is not known[key][1]:
@@ -94,6 +92,30 @@ def load_options(path: Path | None) -> ReadOptions:
                 raise ConfigError(message)
             values[known[key][0]] = tuple(value) if isinstance(value, list) else value
     return checked(replace(ReadOptions(), **values))
+
+
+def load_gates(path: Path | None) -> tuple[str, ...]:
+    """Returns: the gates of a traceq.toml file, none when there is no file.
+
+    Raises:
+        ConfigError: the file cannot be read, or its gates are not a list of expressions.
+    """
+    section = {} if path is None else _toml(path).get(_GATES, {})
+    gates = section.get("fail_on", []) if isinstance(section, dict) else None
+    known = isinstance(section, dict) and set(section) <= {"fail_on"}
+    if not known or not isinstance(gates, list) or not all(isinstance(g, str) for g in gates):
+        name = "" if path is None else path.name
+        message = f'{name}: [{_GATES}] must have: fail_on = ["METRIC OP VALUE", ...]'
+        raise ConfigError(message)
+    return tuple(gates)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        message = f"{path.name}: cannot be read as TOML: {error}"
+        raise ConfigError(message) from error
 
 
 def checked(options: ReadOptions) -> ReadOptions:

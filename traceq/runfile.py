@@ -19,7 +19,7 @@ import polars as pl
 
 from traceq.errors import QueryError, RunFileError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 MAGIC = b"DUCK"
 MAGIC_OFFSET = 8
 _SEALED = {

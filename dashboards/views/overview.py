@@ -7,7 +7,7 @@ from traceq.dashboards.choice import chosen_path
 from traceq.dashboards.data import report as report_of
 from traceq.dashboards.notes import show_findings, show_notes
 from traceq.model.units import UNKNOWN, percent_text, time_text
-from traceq.render.words import answer, clock_text, coverage_text, window_text
+from traceq.render.words import answer_text, clock_text, coverage_text, window_text
 from traceq.report import Report
 
 
@@ -21,7 +21,7 @@ def _headline(report: Report) -> None:
         "Exposed": (percent_text(metrics["exposed_comm_fraction"]), "exposed_comm_fraction"),
         "Straggler late by": (percent_text(metrics["straggler_fraction"]), "straggler_fraction"),
     }
-    st.markdown(f"#### {panel.plain(answer(report))}")
+    st.markdown(f"#### {panel.plain(answer_text(report))}")
     panel.tiles(
         {
             label: (text, reasons.get(name) if text == UNKNOWN else None)

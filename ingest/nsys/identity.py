@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from traceq.ingest.nsys.export import Export
+from traceq.ingest.versions import cuda_version_text, version_text
 
 _RANK_VARIABLES = (
     "RANK",
@@ -44,8 +45,7 @@ class Identity:
         return None
 
     def _version(self, name: str) -> str | None:
-        match = re.fullmatch(r"\d+(?:\.\d+)*", self.metadata(name) or "")
-        return match.group() if match else None
+        return version_text(self.metadata(name))
 
     @property
     def exporter_version(self) -> str | None:
@@ -62,6 +62,16 @@ class Identity:
         """Returns: the version of nsys that captured the events, from where it was installed."""
         match = _VERSION.search(self._system("TargetInstallDir") or "")
         return match.group(1) if match else None
+
+    @property
+    def driver_version(self) -> str | None:
+        """Returns: the version of the GPU driver."""
+        return version_text(self._system("NvDriverVersion"))
+
+    @property
+    def cuda_version(self) -> str | None:
+        """Returns: the version of CUDA that the driver supports."""
+        return cuda_version_text(self._system("CudaDriverVersion"))
 
     @property
     def host_key(self) -> str | None:

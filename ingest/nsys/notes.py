@@ -59,6 +59,8 @@ def source_facts(identity: Identity, capture: "Capture", first_ns: int) -> Sourc
         kind="nsys",
         tool_version=identity.exporter_version,
         capture_version=identity.capture_version,
+        driver_version=identity.driver_version,
+        cuda_version=identity.cuda_version,
         schema_version=identity.schema_version,
         host_key=identity.host_key,
         utc_origin_ns=identity.utc_origin_ns(first_ns),

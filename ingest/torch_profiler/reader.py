@@ -26,6 +26,7 @@ from traceq.ingest.torch_profiler.blocks import Blocks
 from traceq.ingest.torch_profiler.columns import Columns
 from traceq.ingest.torch_profiler.context import Assembled, Context
 from traceq.ingest.torch_profiler.stream import EventStream
+from traceq.ingest.versions import cuda_version_text, version_text
 
 _UTC_ALREADY_NS = 10**17  # 1973 in ns; no trace runs for three years
 _UTC_BEFORE_NS = 4 * 10**18  # 2096
@@ -176,17 +177,19 @@ def _facts(
 ) -> SourceFacts:
     version = stream.metadata.get("schemaVersion")
     host = stream.metadata.get("host_name")
-    world = dictionary(stream, "distributedInfo").get("world_size")
+    job = dictionary(stream, "distributedInfo")
     return SourceFacts(
         file_name=label,
         kind="torch",
+        nccl_version=version_text(job.get("nccl_version")),
+        cuda_version=cuda_version_text(stream.metadata.get("cuda_driver_version")),
         schema_version=str(version) if version is not None else None,
         host_key=hashlib.sha256(host.encode()).hexdigest() if isinstance(host, str) else None,
         utc_origin_ns=0 if first_ns > _UTC_ALREADY_NS else base_time_ns(stream),
         complete=notes.is_complete(stream) and not halves,
         events_read=trace.ops.height,
         events_skipped=trace.quarantined.height,
-        world_size=collectives.rank_count(world),
+        world_size=collectives.rank_count(job.get("world_size")),
     )
 
 

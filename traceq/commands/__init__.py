@@ -2,6 +2,7 @@
 
 from traceq.commands.baseline import baseline
 from traceq.commands.bench import bench
+from traceq.commands.compare import compare
 from traceq.commands.dashboard import dashboard
 from traceq.commands.demo import demo
 from traceq.commands.doctor import doctor
@@ -12,4 +13,17 @@ from traceq.commands.report import report
 from traceq.commands.runs import runs
 from traceq.commands.sql import sql
 
-COMMANDS = (report, ingest, runs, doctor, record, demo, bench, baseline, query, sql, dashboard)
+COMMANDS = (
+    report,
+    compare,
+    ingest,
+    runs,
+    dashboard,
+    doctor,
+    record,
+    demo,
+    bench,
+    baseline,
+    query,
+    sql,
+)

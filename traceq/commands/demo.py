@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from traceq.commands.rendering import FORMATS, rendered
 from traceq.errors import TraceqError
 
 EPILOG = """\
@@ -50,7 +51,7 @@ class SlowRank(click.ParamType[int]):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(FORMATS),
     default="table",
     show_default=True,
     help="As of report.",
@@ -69,7 +70,6 @@ def demo(*, slow_rank: int, slow_ms: float, cause: str, keep: Path | None, form:
         raise TraceqError(message)
     from traceq.demo import Slowness, run_demo
     from traceq.ingest.pipeline import ingest_run
-    from traceq.render import json, table
     from traceq.report import build_report
     from traceq.runfile import open_run
 
@@ -81,4 +81,4 @@ def demo(*, slow_rank: int, slow_ms: float, cause: str, keep: Path | None, form:
         ingest_run([folder], Path(name) / "demo.duckdb", name="demo")
         with open_run(Path(name) / "demo.duckdb") as run:
             report = build_report(run)
-    click.echo(json.render(report) if form == "json" else table.render(report))
+    click.echo(rendered(report, form, to_file=False), nl=False)

@@ -146,6 +146,7 @@ def opened(
     name: str | None = None,
     save: Path | None = None,
     jobs: int | None = None,
+    mixed: bool = False,
 ) -> Iterator[tuple["Run", list[SourceError]]]:
     """Yields: a run, saved, stored or read from sources, and the sources that failed.
 
@@ -155,6 +156,7 @@ def opened(
         name: name of the run.
         save: keep the run file under this name.
         jobs: sources read at once.
+        mixed: options of reading may be given although this is a run file.
 
     Raises:
         TraceqError: nothing could be read, or the run file cannot be kept.
@@ -166,7 +168,7 @@ def opened(
         if len(sources) > 1 or save is not None:
             message = "a run file is read alone and is saved already: name nothing else"
             raise TraceqError(message)
-        if name is not None or (options is not None and options != type(options)()):
+        if not mixed and (name is not None or (options is not None and options != type(options)())):
             message = "a run file was read already: options of reading change nothing in it"
             raise TraceqError(message)
         with open_run(stored or sources[0], label=sources[0] if stored else None) as run:

@@ -1,6 +1,5 @@
 """`traceq report`: the main job."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -8,10 +7,11 @@ import click
 
 from traceq.commands.frames import write_text
 from traceq.commands.reading import ReadingFlags, opened, read_options, reading_options
+from traceq.commands.rendering import end, gates_of, judging_options, rendered
 from traceq.errors import TraceqError
 
 if TYPE_CHECKING:
-    from traceq.report import Layout, Report
+    from traceq.report import Layout
 
 EPILOG = """\
 \b
@@ -19,16 +19,13 @@ Examples:
   traceq report run.sqlite
   traceq report traces/ --format json --output report.json
   traceq report rank0.sqlite rank1.sqlite --save run.duckdb
+  traceq report traces/ --fail-on 'exposed_comm_fraction > 20%' --format markdown
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("sources", nargs=-1, required=True)
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="For people, or for programs.",
-)  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file.")
+@judging_options
 @click.option(
     "--save", type=click.Path(path_type=Path), metavar="RUN.duckdb", help="Keep the run file."
 )
@@ -40,18 +37,13 @@ Examples:
     help="Parameters of a data-parallel model, to compare what each step sends: 7e9.",
 )
 @click.option("--param-dtype", default="bfloat16", show_default=True, help="Their gradients' type.")
-@click.option(
-    "--allow-incomplete", is_flag=True, help="Exit 0 although a source is missing or cut."
-)
 @reading_options
-@click.pass_context
 def report(
-    context: click.Context,
-    /,
     *,
     sources: tuple[str, ...],
     form: str,
     output: Path | None,
+    fail_on: tuple[str, ...],
     save: Path | None,
     name: str | None,
     params: float | None,
@@ -63,9 +55,12 @@ def report(
     """Reads SOURCES and reports where each rank's time goes.
 
     SOURCES are torch.profiler traces, Nsight Systems SQLite exports (each plain, gzip or zstd),
-    reports that nsys can export, folders or patterns of them, or one saved run file. Exit status: 0
-    judged, 2 could not be judged: a source could not be read or is incomplete.
+    reports that nsys can export, folders or patterns of them, or one saved run: its file, or its
+    name in the store. Exit status: 0 judged and fine, 1 a gate failed, 2 could not be judged: a
+    source could not be read or is incomplete, or a gate is on a value that is not known.
     """
+    from traceq.config import load_gates
+    from traceq.gates import judge_report
     from traceq.report import build_report
 
     if output is not None and any(
@@ -74,19 +69,12 @@ def report(
         message = f"{output.name}: is a source: write the report to another file"
         raise TraceqError(message)
     options = read_options(**reading)
+    gates = gates_of(fail_on, load_gates(reading["config"]))
     layout = _layout(params, param_dtype)
     with opened(sources, options=options, name=name, save=save, jobs=jobs) as (run, failures):
-        built = build_report(run, layout)
-    write_text(_rendered(built, form, to_file=output is not None), output)
-    for failure in failures:
-        click.echo(f"traceq: {failure}", err=True)
-    if not built.complete and not allow_incomplete:
-        if not failures:
-            click.echo(
-                "traceq: a source is incomplete: read the notes, or pass --allow-incomplete",
-                err=True,
-            )
-        context.exit(2)
+        built = judge_report(build_report(run, layout), gates, incomplete_ok=allow_incomplete)
+    write_text(rendered(built, form, to_file=output is not None), output)
+    end(built, failures, allow_incomplete=allow_incomplete)
 
 
 _MOST_PARAMETERS = 1e15
@@ -106,14 +94,3 @@ def _layout(params: float | None, dtype: str) -> "Layout | None":
         message = f"--param-dtype {dtype}: not an element type; try float32, bfloat16, half"
         raise TraceqError(message)
     return Layout(round(params), size)
-
-
-def _rendered(built: "Report", form: str, *, to_file: bool) -> str:
-    if form == "json":
-        from traceq.render import json
-
-        return json.render(built) + "\n"
-    from traceq.render import table
-
-    terminal = not to_file and sys.stdout.isatty()
-    return table.render(built, color=terminal)

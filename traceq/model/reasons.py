@@ -38,6 +38,8 @@ class Diagnostic:
 REASONS: dict[str, str] = {
     "no_comm": "no communication ran in the window",
     "no_steps": "no training steps are marked in the capture",
+    "few_steps": "fewer than three training steps are marked on some rank",
+    "world_size_unknown": "how many ranks the job has is not in the capture: give --nranks",
     "graph_hidden": "CUDA graphs were traced as a whole: the kernels inside are not visible",
     "names_unknown": "kernel names are missing, so communication cannot be told from compute",
     "size_unknown": "message sizes are not in the capture",
@@ -50,6 +52,10 @@ REASONS: dict[str, str] = {
     "single_rank": "one rank alone shows neither who waits for whom nor a bandwidth",
     "too_few_steps": "too few steps to tell lateness from chance",
     "rooted": "ranks leave at different times, so the shortest is a lower bound of the time",
+    "incomplete": "a source is incomplete: --allow-incomplete judges what single ranks tell",
+    "inconclusive": "the steps of one run differ more among themselves: capture more steps",
+    "nothing_to_compare": "it needs a run to compare with: use traceq compare BASE RUN",
+    "op_absent": "no such operation, or none of that size, ran",
     "empty_window": "the window has no length",
 }
 
@@ -62,6 +68,8 @@ REEXPORT = "nsys export --type sqlite --include-blobs=true --include-json=true"
 WAYS_OUT: dict[str, str | None] = {
     "no_comm": None,
     "no_steps": MARK_STEPS,
+    "few_steps": MARK_STEPS,
+    "world_size_unknown": "traceq ingest SOURCES --nranks N",
     "graph_hidden": RECAPTURE_GRAPH,
     "names_unknown": f"{REEXPORT} run.nsys-rep",
     "size_unknown": "traceq ingest SOURCES --nccl-log LOG, of a run with NCCL_DEBUG=INFO "
@@ -75,5 +83,9 @@ WAYS_OUT: dict[str, str | None] = {
     "single_rank": "traceq ingest SOURCES, with the file of every rank",
     "too_few_steps": "capture at least 8 steps",
     "rooted": None,
+    "incomplete": "traceq doctor SOURCES",
+    "inconclusive": "capture more steps",
+    "nothing_to_compare": "traceq compare BASE RUN",
+    "op_absent": None,
     "empty_window": "traceq doctor SOURCES",
 }

@@ -31,6 +31,9 @@ CREATE TABLE sources (
     bytes BIGINT NOT NULL,
     tool_version VARCHAR,
     capture_version VARCHAR,
+    nccl_version VARCHAR,
+    driver_version VARCHAR,
+    cuda_version VARCHAR,
     schema_version VARCHAR,
     host VARCHAR,
     utc_origin_ns BIGINT,
@@ -49,6 +52,9 @@ COMMENT ON COLUMN sources.sha256 IS 'Checksum of the input file as given';
 COMMENT ON COLUMN sources.bytes IS 'Size of the input file as given [bytes]';
 COMMENT ON COLUMN sources.tool_version IS 'Version of the tool that wrote the file (for nsys: the exporter)';
 COMMENT ON COLUMN sources.capture_version IS 'Version of the tool that captured the events';
+COMMENT ON COLUMN sources.nccl_version IS 'Version of NCCL that ran; NULL when the source does not say it';
+COMMENT ON COLUMN sources.driver_version IS 'Version of the GPU driver; NULL when the source does not say it';
+COMMENT ON COLUMN sources.cuda_version IS 'Version of CUDA that the driver supports; NULL when the source does not say it';
 COMMENT ON COLUMN sources.schema_version IS 'Version of the source format, as the file states it';
 COMMENT ON COLUMN sources.host IS 'Label of the host inside this run (node0, node1, ...), never its name';
 COMMENT ON COLUMN sources.utc_origin_ns IS 'UTC of the source''s time zero [ns since 1970]; NULL when the source does not say it';
@@ -175,6 +181,7 @@ CREATE TABLE nccl_kernels (
     send_bytes BIGINT,
     recv_bytes BIGINT,
     exposed_ns BIGINT,
+    exposed_transfer_ns BIGINT,
     lead_compute_ns BIGINT,
     lead_comm_ns BIGINT,
     lead_copy_ns BIGINT,
@@ -209,6 +216,7 @@ COMMENT ON COLUMN nccl_kernels.bus_factor IS 'busbw / algbw for the operation an
 COMMENT ON COLUMN nccl_kernels.send_bytes IS 'Bytes this rank sends in an exchange [bytes]; NULL for other operations or when unknown';
 COMMENT ON COLUMN nccl_kernels.recv_bytes IS 'Bytes this rank receives in an exchange [bytes]; NULL for other operations or when unknown';
 COMMENT ON COLUMN nccl_kernels.exposed_ns IS 'Part of the operation in which no compute ran on the rank [ns]';
+COMMENT ON COLUMN nccl_kernels.exposed_transfer_ns IS 'Part of its last transfer_ns in which no compute ran on the rank [ns]; NULL when unmatched';
 COMMENT ON COLUMN nccl_kernels.lead_compute_ns IS 'Compute between the end of the previous operation of the communicator and the start of this one [ns]';
 COMMENT ON COLUMN nccl_kernels.lead_comm_ns IS 'Communication there in which no compute ran [ns]';
 COMMENT ON COLUMN nccl_kernels.lead_copy_ns IS 'Copies there in which neither communication nor compute ran [ns]';

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from traceq.model.units import UNKNOWN, percent_text, time_text
 from traceq.render import across
+from traceq.render.gates import gates
 from traceq.render.layout import (
     MOST_ROWS,
     SEVERITY_STYLE,
@@ -19,17 +20,12 @@ from traceq.render.layout import (
     shorten,
     table_of,
 )
-from traceq.render.words import answer, coverage_text, window_text
+from traceq.render.words import PARTS, answer_text, coverage_text, window_text
 from traceq.report import Report, Row
 
 _BAR_CELLS = 24
 _MOST_NAMES = 3
-_PARTS = (
-    ("compute", "compute_ns", "green"),
-    ("exposed communication", "exposed_comm_ns", "red"),
-    ("exposed copies", "exposed_copy_ns", "yellow"),
-    ("idle", "idle_ns", "bright_black"),
-)
+_STYLES = {"compute_ns": "green", "exposed_comm_ns": "red", "exposed_copy_ns": "yellow"}
 _ROLE_STYLE = {"mixed": "yellow", "comm": "red", "compute": "green"}
 
 
@@ -54,6 +50,8 @@ def render(report: Report, *, color: bool = False) -> str:
 
 def _sections(report: Report) -> Iterable[RenderableType]:
     yield _headline(report)
+    if report.gates:
+        yield gates(report.gates)
     yield _parts(report)
     if report.findings:
         yield across.findings(report)
@@ -78,7 +76,7 @@ def _headline(report: Report) -> RenderableType:
     return Group(
         Text.assemble(("traceq report", "bold"), f"  {report.name}"),
         "",
-        Text(answer(report), style="bold"),
+        Text(answer_text(report), style="bold"),
         "",
         Text(f"Window    {window_text(report)}"),
         Text(f"Coverage  {coverage_text(report)}"),
@@ -92,10 +90,10 @@ def _parts(report: Report) -> RenderableType:
     ends = ("least (rank)", "most (rank)") if several else ()
     table = table_of("<", "<", "share", "time", *ends)
     window = report.metrics["window_ns"]
-    for label, name, style in _PARTS:
+    for label, name in PARTS:
         value = report.metrics[name]
         share = value / window if value is not None and window else None
-        bar = Text("█" * round((share or 0) * _BAR_CELLS), style=style)
+        bar = Text("█" * round((share or 0) * _BAR_CELLS), style=_STYLES.get(name, "bright_black"))
         held = _ends(report, name) if several else ()
         table.add_row(label, bar, percent_text(share), time_text(value), *held)
     return section("Where the time goes (parts add up to the window)", table)

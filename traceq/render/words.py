@@ -1,4 +1,4 @@
-"""Sentences of a report that every renderer and page says alike."""
+"""The sentences of a report that every format prints."""
 
 from collections import Counter
 
@@ -6,9 +6,16 @@ from traceq.model.units import percent_text, time_text
 from traceq.render.layout import counted, listed
 from traceq.report import Report, reason_text
 
+PARTS = (
+    ("compute", "compute_ns"),
+    ("exposed communication", "exposed_comm_ns"),
+    ("exposed copies", "exposed_copy_ns"),
+    ("idle", "idle_ns"),
+)
 
-def answer(report: Report) -> str:
-    """Returns: how much of the time is communication, in one sentence."""
+
+def answer_text(report: Report) -> str:
+    """Returns: the answer of a report in one sentence."""
     metrics = report.metrics
     if metrics["comm_fraction"] is None:
         why = reason_text(report.reasons.get("comm_fraction"))
@@ -23,7 +30,7 @@ def answer(report: Report) -> str:
 
 
 def window_text(report: Report) -> str:
-    """Returns: which time the numbers are over."""
+    """Returns: what the numbers of a report are over."""
     summed = f"{time_text(report.metrics['window_ns'])} in sum over ranks"
     if report.run["window"] == "steps":
         counts = sorted(set(Counter(row["rank"] for row in report.steps).values()))
@@ -34,7 +41,7 @@ def window_text(report: Report) -> str:
 
 
 def coverage_text(report: Report) -> str:
-    """Returns: which ranks, hosts and devices the numbers are about."""
+    """Returns: what a report covers: ranks, hosts, devices, operations, and whether it is whole."""
     run = report.run
     present, world = len(run["ranks_present"]), run["world_size"]
     ranks = f"{present} of {world} ranks" if world else f"{counted(present, 'rank')} of unknown"

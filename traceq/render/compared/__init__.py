@@ -1,0 +1,1 @@
+"""A comparison in every format: each module has render(comparison) -> str."""
