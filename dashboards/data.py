@@ -11,7 +11,7 @@ import polars as pl
 import streamlit as st
 
 from traceq.compare.comparison import Comparison, Scaling, compare_runs
-from traceq.errors import TraceqError
+from traceq.errors import QueryError, TraceqError
 from traceq.query import run_query
 from traceq.report import Report, build_report
 from traceq.runfile import Run, open_run
@@ -115,7 +115,11 @@ def free_rows(path: str, statement: str) -> pl.DataFrame:
     Raises:
         QueryError: it is no single SELECT, DuckDB refuses it, or it runs too long.
     """
-    return opened(path).frame(statement, most_rows=SQL_ROWS + 1, limit_s=SQL_LIMIT_S)
+    try:
+        return opened(path).frame(statement, most_rows=SQL_ROWS + 1, limit_s=SQL_LIMIT_S)
+    except QueryError as error:
+        # The name of a file in the store means nothing to a reader, who has named the run.
+        raise QueryError(str(error).removeprefix(f"{Path(path).name}: ")) from error
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
