@@ -89,8 +89,8 @@ def cli_page() -> str:
         "|---|---|",
         "| 0 | judged and fine |",
         "| 1 | a gate failed; `bench`: a result was wrong |",
-        "| 2 | not judged: bad input, nothing to measure, an incomplete source, a gate on an unknown "
-        "value, or wrong usage |",
+        "| 2 | not judged: bad input, nothing to measure, an incomplete source, "
+        "a gate on an unknown value, or wrong usage |",
         "| 130 | interrupted |",
         "",
         "`record` ends with the status of the command that it runs, or 2 when that made no trace.",

@@ -48,6 +48,12 @@ def _start(inbox: Inbox, batch: Batch, *, busy: bool) -> None:
     """Shows the form that starts the reading of what was uploaded."""
     total = size_text(sum(upload.size_bytes for upload in batch.files.values()))
     st.markdown(f"**{len(batch.files)} files uploaded**, {total}" + (" so far" if busy else ""))
+    with st.form("read"):  # a name is sent together with the wish to read
+        _order(inbox, batch, busy=busy)
+
+
+def _order(inbox: Inbox, batch: Batch, *, busy: bool) -> None:
+    """Shows the fields of the form, and acts when it is sent."""
     name = st.text_input("Name of the run", placeholder="from the files", max_chars=120)
     with st.expander("Options, as of `traceq ingest`"):
         nranks = st.number_input(
@@ -59,7 +65,9 @@ def _start(inbox: Inbox, batch: Batch, *, busy: bool) -> None:
         )
     left, right, _ = st.columns([2, 2, 6])
     label = f"Read {len(batch.files)} files"
-    if left.button(label, type="primary", disabled=busy or not batch.files, width="stretch"):
+    if left.form_submit_button(
+        label, type="primary", disabled=busy or not batch.files, width="stretch"
+    ):
         options = {
             "nranks": nranks,
             "step_pattern": pattern or None,
@@ -71,7 +79,7 @@ def _start(inbox: Inbox, batch: Batch, *, busy: bool) -> None:
             scratch=batch.folder / "scratch",
         )  # fmt: skip
         st.rerun()
-    if right.button("Remove the files", width="stretch"):
+    if right.form_submit_button("Remove the files", width="stretch"):
         inbox.drop(batch)
         st.rerun()
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.dashboard.conftest import Server, eight_sources
 
@@ -50,7 +50,6 @@ def upload(page: Page, server: Server, files: list[Path], name: str) -> None:
     page.locator("input[type=file]").set_input_files(files)
     page.get_by_role("button", name=f"Read {len(files)} files").wait_for()
     page.get_by_label("Name of the run").fill(name)
-    page.get_by_label("Name of the run").press("Tab")
     page.get_by_role("button", name=f"Read {len(files)} files").click()
 
 
@@ -93,10 +92,13 @@ def test_a_wrong_file_is_one_clear_line(page: Page, fresh: Server, tmp_path: Pat
     wrong = tmp_path / "notes <b>x<b>.txt"
     wrong.write_text("nothing of a trace")
     upload(page, fresh, [wrong], "wrong")
-    error = page.get_by_test_id("stAlert").first
+    error = page.get_by_test_id("stAlertContentError")
     error.wait_for(timeout=60_000)
     done = subprocess.run(
-        [sys.executable, "-m", "traceq", "report", str(wrong)], capture_output=True, text=True
+        [sys.executable, "-m", "traceq", "report", str(wrong)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert error.inner_text().strip() == done.stderr.strip().removeprefix("traceq: ")
     assert [name for name in left_in(fresh.store) if name != "lock"] == []
@@ -162,7 +164,7 @@ def test_a_deep_link_opens_page_and_run(page: Page, server: Server) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_is_drawn_and_no_request_leaves_the_machine(
-    browser, server: Server, theme: str
+    browser: Browser, server: Server, theme: str
 ) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=theme)

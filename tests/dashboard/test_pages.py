@@ -1,5 +1,6 @@
 """Every page on every kind of store, as Streamlit runs it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from tests.dashboard.conftest import HOSTILE, KINDS
 from traceq.dashboards.panel import plain
 from traceq.model.reasons import REASONS, WAYS_OUT
 
+Show = Callable[..., AppTest]
 APP = Path(traceq.dashboards.__file__).with_name("app.py")
 VIEWS = ("runs", "overview", "ranks", "collectives", "timeline", "compare", "sql")
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, stores: dict[str, Path]) -> object:
+def show(monkeypatch: pytest.MonkeyPatch, stores: dict[str, Path]) -> Show:
     """Runs a page on a store."""
 
     def shown(kind: str, view: str, *, run: str | None = None) -> AppTest:
@@ -37,7 +39,7 @@ def words(app: AppTest) -> str:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_page_shows_every_kind_of_run(show, kind: str, view: str) -> None:
+def test_every_page_shows_every_kind_of_run(show: Show, kind: str, view: str) -> None:
     app = show(kind, view)
     assert not app.exception
     assert not app.error or (kind, view) == ("eight", "ranks")
@@ -48,7 +50,7 @@ def test_every_page_shows_every_kind_of_run(show, kind: str, view: str) -> None:
         assert "Coverage: " in words(app)
 
 
-def test_one_rank_without_sizes_says_what_is_unknown_and_how_to_know_it(show) -> None:
+def test_one_rank_without_sizes_says_what_is_unknown_and_how_to_know_it(show: Show) -> None:
     overview = show("one", "overview")
     assert {m.label: m.value for m in overview.metric}["Straggler late by"] == "unknown"
     assert "with the file of every rank" in words(overview)
@@ -57,18 +59,18 @@ def test_one_rank_without_sizes_says_what_is_unknown_and_how_to_know_it(show) ->
     assert "No waiting to show" in words(show("one", "ranks"))
 
 
-def test_eight_ranks_name_the_late_one(show) -> None:
+def test_eight_ranks_name_the_late_one(show: Show) -> None:
     said = words(show("eight", "ranks")).replace("\\", "")
     assert "Rank 5 is a straggler: late by 80.0 ms in sum" in said
     assert "Cause: compute" in said
 
 
-def test_an_incomplete_run_says_so_on_every_page(show) -> None:
+def test_an_incomplete_run_says_so_on_every_page(show: Show) -> None:
     for view in ("overview", "ranks", "collectives", "timeline"):
         assert "incomplete" in words(show("incomplete", view))
 
 
-def test_a_link_to_a_run_that_is_not_there_is_one_clear_line(show) -> None:
+def test_a_link_to_a_run_that_is_not_there_is_one_clear_line(show: Show) -> None:
     app = show("eight", "overview", run="gone <b>x</b>")
     assert [error.value.replace("\\", "") for error in app.error] == [
         "gone <b>x</b>: no such run in the store: choose one at the left"
@@ -88,7 +90,7 @@ def test_a_link_to_a_run_that_is_not_there_is_one_clear_line(show) -> None:
     ],
 )
 def test_sql_that_does_more_than_read_is_refused_in_one_line(
-    show, monkeypatch: pytest.MonkeyPatch, statement: str, refusal: str
+    show: Show, monkeypatch: pytest.MonkeyPatch, statement: str, refusal: str
 ) -> None:
     monkeypatch.setattr("traceq.dashboards.data.SQL_LIMIT_S", 0.5)
     app = show("eight", "sql")
@@ -99,7 +101,7 @@ def test_sql_that_does_more_than_read_is_refused_in_one_line(
     assert refusal in error.value.replace("\\", "")
 
 
-def test_sql_shows_rows_up_to_the_limit(show) -> None:
+def test_sql_shows_rows_up_to_the_limit(show: Show) -> None:
     app = show("eight", "sql")
     app.text_area(key="statement").set_value("SELECT * FROM range(20000) r(n)").run()
     app.button[0].click().run()
