@@ -74,7 +74,8 @@ class Batch:
             raise UploadError(message)
         refuse_name(name)
         folder = self.folder / str(number)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (self.folder, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
         return folder / name
 
     def close(self) -> None:

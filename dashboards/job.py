@@ -44,12 +44,12 @@ class Job:
         self.file_name, self.share = "", 0.0
         self.outcome: Outcome | None = None
         self.cancelled = False
-        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        scratch.mkdir(mode=0o700, exist_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "traceq.dashboards.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
             env={**os.environ, "TMPDIR": str(scratch)},
@@ -69,13 +69,14 @@ class Job:
     def _listen(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         outcome = None
-        for line in self._process.stdout:
-            said = json.loads(line)
-            if "share" in said:
-                self.file_name, self.share = said["file"], said["share"]
-            else:
-                outcome = Outcome(said["run"], said["created"], said["errors"])
-        status = self._process.wait()
+        with self._process:  # closes its pipes, and waits for it
+            for line in self._process.stdout:
+                said = json.loads(line)
+                if "share" in said:
+                    self.file_name, self.share = said["file"], said["share"]
+                else:
+                    outcome = Outcome(said["run"], said["created"], said["errors"])
+        status = self._process.returncode
         if outcome is None:
             lost = f"the reading ended with status {status}: try traceq ingest on the same files"
             outcome = Outcome(errors=["cancelled" if self.cancelled else lost])

@@ -14,6 +14,11 @@ from traceq.runfile import schema_sql
 HERE = Path(__file__).parent
 _NOTE = "<!-- Made by docs/generate.py from {source}; change that instead. -->"
 
+_NOT_JUDGED = (
+    "| 2 | not judged: bad input, nothing to measure, an incomplete source, a gate on an unknown "
+    "value, or wrong usage |"
+)
+
 
 def queries_page() -> str:
     """Returns: every canned query with what it takes and returns."""
@@ -89,8 +94,7 @@ def cli_page() -> str:
         "|---|---|",
         "| 0 | judged and fine |",
         "| 1 | a gate failed; `bench`: a result was wrong |",
-        "| 2 | not judged: bad input, nothing to measure, an incomplete source, "
-        "a gate on an unknown value, or wrong usage |",
+        _NOT_JUDGED,
         "| 130 | interrupted |",
         "",
         "`record` ends with the status of the command that it runs, or 2 when that made no trace.",

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,10 @@ def put(server: Server, path: str, body: bytes = b"x", **headers: str) -> tuple[
     """Status and text of a request to put something."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     said = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request("PUT", path, body, said)
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
+    with closing(connection):
+        connection.request("PUT", path, body, said)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 def files_in(server: Server) -> list[str]:
@@ -114,7 +116,8 @@ def test_a_gigabyte_is_not_held_in_memory(page: Page, fresh: Server) -> None:
         {"X-Traceq-Token": known.token, "X-Traceq-Name": "large.sqlite",
          "Content-Length": str(1 << 30)},
     )  # fmt: skip
-    assert connection.getresponse().status == 204
+    with closing(connection):
+        assert connection.getresponse().status == 204
     grown = memory_mib(fresh.process.pid) - before
     assert grown < 150, f"the server grew by {grown:.0f} MiB"
 
@@ -171,7 +174,6 @@ def test_another_address_is_warned_about_and_takes_no_uploads(tmp_path: Path) ->
         assert os.listdir(tmp_path / "store")  # noqa: PTH208
     finally:
         stop(server)
-    assert server.process.returncode == 0
 
 
 def test_it_listens_on_this_machine_only(fresh: Server) -> None:
