@@ -39,12 +39,10 @@ class Job:
         *,
         name: str | None,
         options: dict[str, Any],
-        scratch: Path,
     ) -> None:
         self.file_name, self.share = "", 0.0
         self.outcome: Outcome | None = None
         self.cancelled = False
-        scratch.mkdir(mode=0o700, exist_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "traceq.dashboards.worker"],
             stdin=subprocess.PIPE,
@@ -52,7 +50,6 @@ class Job:
             stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
-            env={**os.environ, "TMPDIR": str(scratch)},
         )
         order = {"store": str(store), "files": list(map(str, files)), "name": name}
         assert self._process.stdin is not None  # noqa: S101 - it is a pipe

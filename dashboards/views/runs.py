@@ -76,7 +76,6 @@ def _order(inbox: Inbox, batch: Batch, *, busy: bool) -> None:
         paths = [batch.files[number].path for number in sorted(batch.files)]
         batch.job = Job(
             store_folder(), paths, name=name.strip() or None, options=options,
-            scratch=batch.folder / "scratch",
         )  # fmt: skip
         st.rerun()
     if right.form_submit_button("Remove the files", width="stretch"):

@@ -127,7 +127,7 @@ def test_cancel_ends_the_reading_and_keeps_nothing(tmp_path: Path) -> None:
     batch = inbox.open_batch("session")
     source = batch.place(0, "a.json")
     source.write_text("{}")
-    batch.job = Job(tmp_path, [source], name=None, options={}, scratch=batch.folder / "scratch")
+    batch.job = Job(tmp_path, [source], name=None, options={})
     process = batch.job._process
     inbox.drop(batch)
     assert process.poll() is not None
