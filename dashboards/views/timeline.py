@@ -15,7 +15,8 @@ from traceq.render.words import clock_text
 from traceq.report import Report
 
 _MOST_LANES = 64
-_MARGIN = 0.25
+_MARGIN = 0.2
+_DETAIL_PX = 2
 _PIXELS = (200, 2400)
 _LISTED = 200
 
@@ -81,7 +82,7 @@ def _timeline(path: str, run: str, lanes: pl.DataFrame) -> None:
     parameters = {
         "from_ns": low - margin,
         "to_ns": high + margin,
-        "pixel_ns": max(1, (high - low) // pixels),
+        "pixel_ns": max(1, _DETAIL_PX * (high - low) // pixels),
         "first_rank": first_rank,
         "last_rank": last_rank,
     }
