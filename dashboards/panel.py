@@ -105,7 +105,7 @@ def as_csv(frame: pl.DataFrame) -> str:
     r"""Returns: rows as CSV; a nested value is JSON.
 
     >>> as_csv(pl.DataFrame({"a": [1], "b": [[2, 3]]}))
-    'a,b\\n1,"[2, 3]"\n'
+    'a,b\n1,"[2, 3]"\n'
     """
     odd = [name for name, kind in frame.schema.items() if kind.is_nested() or kind == pl.Binary]
     flat = frame.with_columns(
