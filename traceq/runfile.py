@@ -7,6 +7,7 @@ it has its name, so that readers never meet a half-written one and never block a
 import os
 import re
 import secrets
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -99,15 +100,24 @@ class Run:
         self._connection = connection
         self.name = name
 
-    def frame(self, sql: str, variables: Mapping[str, Any] | None = None) -> pl.DataFrame:
+    def frame(
+        self,
+        sql: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        most_rows: int | None = None,
+        limit_s: float | None = None,
+    ) -> pl.DataFrame:
         """Returns: the rows of one SELECT as a polars frame.
 
         Args:
             sql: one statement that only reads.
             variables: values that the statement reads with ``getvariable``.
+            most_rows: leave out further rows.
+            limit_s: end the statement after so many seconds.
 
         Raises:
-            QueryError: the statement is not a single SELECT, or DuckDB refuses it.
+            QueryError: the statement is not a single SELECT, DuckDB refuses it, or it ran too long.
         """
         cursor = self._connection.cursor()
         try:
@@ -117,9 +127,17 @@ class Run:
                 raise QueryError(message)
             for name, value in (variables or {}).items():
                 cursor.execute(f"SET VARIABLE {name} = $value", {"value": value})
-            result = cursor.sql(sql)
-            _refuse_unprintable(result.columns, [str(kind) for kind in result.types])
-            return pl.DataFrame(result)
+            with _ended_after(cursor, limit_s):
+                result = cursor.sql(sql)
+                if most_rows is not None:
+                    result = result.limit(most_rows)
+                _refuse_unprintable(result.columns, [str(kind) for kind in result.types])
+                return pl.DataFrame(result)
+        except duckdb.InterruptException as error:
+            if limit_s is None:
+                raise
+            message = f"{self.name}: ran longer than {limit_s:g} s: ask for less, or use traceq sql"
+            raise QueryError(message) from error
         except duckdb.Error as error:
             message = f"{self.name}: {_first_line(error)}"
             raise QueryError(message) from error
@@ -240,6 +258,20 @@ def is_run_file(path: Path) -> bool:
 def schema_sql() -> str:
     """Returns: the statements that create every table of a run file."""
     return resources.files("traceq.model").joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+@contextmanager
+def _ended_after(cursor: duckdb.DuckDBPyConnection, limit_s: float | None) -> Iterator[None]:
+    """Interrupts what the cursor does in the block, once it has lasted so long."""
+    if limit_s is None:
+        yield
+        return
+    timer = threading.Timer(limit_s, cursor.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _refuse_unprintable(columns: Sequence[str], types: Sequence[str]) -> None:

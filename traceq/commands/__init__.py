@@ -3,6 +3,7 @@
 from traceq.commands.baseline import baseline
 from traceq.commands.bench import bench
 from traceq.commands.compare import compare
+from traceq.commands.dashboard import dashboard
 from traceq.commands.demo import demo
 from traceq.commands.doctor import doctor
 from traceq.commands.ingest import ingest
@@ -13,5 +14,16 @@ from traceq.commands.runs import runs
 from traceq.commands.sql import sql
 
 COMMANDS = (
-    report, compare, ingest, runs, doctor, record, demo, bench, baseline, query, sql,
-)  # fmt: skip
+    report,
+    compare,
+    ingest,
+    runs,
+    dashboard,
+    doctor,
+    record,
+    demo,
+    bench,
+    baseline,
+    query,
+    sql,
+)

@@ -63,3 +63,29 @@ MARK_STEPS = 'mark steps with torch.cuda.nvtx.range_push(f"step {i}"), or use --
 RECAPTURE_GRAPH = "re-capture with nsys profile --trace=cuda,nvtx --cuda-graph-trace=node"
 RECAPTURE = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node -o run <your command>"
 REEXPORT = "nsys export --type sqlite --include-blobs=true --include-json=true"
+
+# What makes an unknown number known; None where nothing is missing.
+WAYS_OUT: dict[str, str | None] = {
+    "no_comm": None,
+    "no_steps": MARK_STEPS,
+    "few_steps": MARK_STEPS,
+    "world_size_unknown": "traceq ingest SOURCES --nranks N",
+    "graph_hidden": RECAPTURE_GRAPH,
+    "names_unknown": f"{REEXPORT} run.nsys-rep",
+    "size_unknown": "traceq ingest SOURCES --nccl-log LOG, of a run with NCCL_DEBUG=INFO "
+    "NCCL_DEBUG_SUBSYS=COLL; traceq doctor SOURCES tells how to capture sizes",
+    "by_operation": None,
+    "partial_ranks": "traceq ingest SOURCES, with the file of every rank",
+    "group_size_unknown": "traceq ingest SOURCES --nranks N",
+    "uneven": None,
+    "unmatched": "traceq ingest SOURCES, with the file of every rank; traceq doctor SOURCES",
+    "peak_unknown": "traceq ingest SOURCES --link-peak GBPS, or --baseline NCCL_TESTS_OUTPUT",
+    "single_rank": "traceq ingest SOURCES, with the file of every rank",
+    "too_few_steps": "capture at least 8 steps",
+    "rooted": None,
+    "incomplete": "traceq doctor SOURCES",
+    "inconclusive": "capture more steps",
+    "nothing_to_compare": "traceq compare BASE RUN",
+    "op_absent": None,
+    "empty_window": "traceq doctor SOURCES",
+}

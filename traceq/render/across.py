@@ -6,7 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
-from traceq.render.layout import MOST_ROWS, SEVERITY_STYLE, counted, more, section, table_of
+from traceq.render.layout import MOST_ROWS, SEVERITY_STYLE, more, section, table_of
+from traceq.render.words import clock_text
 from traceq.report import Report, Row, reason_text
 
 
@@ -139,16 +140,5 @@ def findings(report: Report) -> RenderableType:
 
 def clock_lines(report: Report) -> list[Text]:
     """Returns: what aligning did to the clocks, nothing where there was nothing to align."""
-    shifted = [row for row in report.matching["clock"]["sources"] if row["clock_offset_ns"]]
-    if not shifted:
-        return []
-    offsets = sorted({row["clock_offset_ns"] for row in shifted}, key=abs)
-    residual = max(row["clock_residual_p95_ns"] for row in shifted)
-    count = min(row["collective_count"] for row in shifted)
-    reach = " to ".join(time_text(offset) for offset in (offsets[0], offsets[-1])[: len(offsets)])
-    return [
-        Text(
-            f"Clocks    {counted(len(shifted), 'source')} shifted by {reach} so that the ends of "
-            f"{counted(count, 'collective')} meet; 95 % then lie within {time_text(residual)}"
-        )
-    ]
+    text = clock_text(report)
+    return [] if text is None else [Text(f"Clocks    {text}")]

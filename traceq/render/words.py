@@ -53,3 +53,18 @@ def coverage_text(report: Report) -> str:
     read = sum(source["events_read"] for source in report.sources)
     state = "" if report.complete else "; INCOMPLETE, see the notes"
     return f"{ranks}, {nodes}, {gpus}, {read:,} operations{state}"
+
+
+def clock_text(report: Report) -> str | None:
+    """Returns: what aligning did to the clocks, None where there was nothing to align."""
+    shifted = [row for row in report.matching["clock"]["sources"] if row["clock_offset_ns"]]
+    if not shifted:
+        return None
+    offsets = sorted({row["clock_offset_ns"] for row in shifted}, key=abs)
+    residual = max(row["clock_residual_p95_ns"] for row in shifted)
+    count = min(row["collective_count"] for row in shifted)
+    reach = " to ".join(time_text(offset) for offset in (offsets[0], offsets[-1])[: len(offsets)])
+    return (
+        f"{counted(len(shifted), 'source')} shifted by {reach} so that the ends of "
+        f"{counted(count, 'collective')} meet; 95 % then lie within {time_text(residual)}"
+    )

@@ -1,0 +1,120 @@
+"""Timeline: every stream of every rank, from the run to a single kernel."""
+
+import polars as pl
+import streamlit as st
+
+from traceq.dashboards import panel
+from traceq.dashboards.choice import chosen_path
+from traceq.dashboards.components.timeline import encode, timeline_canvas, window_of
+from traceq.dashboards.data import opened, rows
+from traceq.dashboards.data import report as report_of
+from traceq.export import MOST_EVENTS, trace_events
+from traceq.model.units import time_text
+from traceq.query import run_query
+from traceq.render.words import clock_text
+from traceq.report import Report
+
+_MOST_LANES = 64
+_MARGIN = 0.2
+_DETAIL_PX = 2
+_PIXELS = (200, 2400)
+_LISTED = 200
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _window_rows(path: str, parameters: tuple[tuple[str, int], ...]) -> pl.DataFrame:
+    return run_query(opened(path), "timeline", dict(parameters))
+
+
+def _lanes(path: str) -> pl.DataFrame:
+    """Returns: one row per stream: rank, stream, label, first_ns, last_ns [ns]."""
+    streams = rows(path, "streams").sort("rank", "stream")
+    role = pl.when(pl.col("role").is_null()).then(pl.lit("")).otherwise(pl.col("role"))
+    return streams.unique(["rank", "stream"], keep="first", maintain_order=True).select(
+        *("rank", "stream", "first_ns", "last_ns"),
+        pl.format("{} · {} {}", "rank", "stream", role).alias("label"),
+    )
+
+
+def _chosen_lanes(lanes: pl.DataFrame) -> pl.DataFrame:
+    """Returns: the lanes of as many ranks as fit, from the rank that is chosen."""
+    if lanes.height <= _MOST_LANES:
+        return lanes
+    ranks = lanes["rank"].unique().sort().to_list()
+    first = st.select_slider("First rank to show", ranks, value=ranks[0])
+    shown = lanes.filter(pl.col("rank") >= first).head(_MOST_LANES)
+    last = shown["rank"].to_list()[-1]
+    st.caption(f"Ranks {first} to {last} of {len(ranks)}: {_MOST_LANES} streams fit.")
+    return shown
+
+
+def _clocks(report: Report) -> str:
+    told = clock_text(report)
+    if told:
+        return f"Clocks: {told}."
+    hosts = {source["host"] for source in report.sources}
+    if len(report.sources) == 1 or len(hosts) == 1:
+        return "Clocks: one host, nothing to align."
+    aligned = [s for s in report.sources if s["clock_residual_p95_ns"] is not None]
+    if aligned:
+        residual = max(source["clock_residual_p95_ns"] for source in aligned)
+        return f"Clocks: none had to be shifted; 95 % of ends lie within {time_text(residual)}."
+    return "Clocks are not aligned: order between ranks of different hosts means nothing."
+
+
+def _asked_window(first: int, last: int, key: str) -> tuple[int, int, int]:
+    """Returns: start and end of the window in view [ns], and its pixels [1]."""
+    window = window_of(key)
+    if window is None:
+        return first, last, 1000
+    low, high = sorted((int(window["from_ns"]), int(window["to_ns"])))
+    pixels = int(min(max(window["pixels"], _PIXELS[0]), _PIXELS[1]))
+    return max(low, first - (last - first)), max(min(high, 2 * last), low + 1), pixels
+
+
+@st.fragment
+def _timeline(path: str, run: str, lanes: pl.DataFrame) -> None:
+    first, last = min(lanes["first_ns"].to_list()), max(lanes["last_ns"].to_list())
+    first_rank, last_rank = lanes["rank"].to_list()[0], lanes["rank"].to_list()[-1]
+    key = f"timeline-{run}-{first_rank}"
+    low, high, pixels = _asked_window(first, last, key)
+    margin = int((high - low) * _MARGIN)
+    parameters = {
+        "from_ns": low - margin,
+        "to_ns": high + margin,
+        "pixel_ns": max(1, _DETAIL_PX * (high - low) // pixels),
+        "first_rank": first_rank,
+        "last_rank": last_rank,
+    }
+    frame = _window_rows(path, tuple(parameters.items()))
+    header = {"run": key, "from_ns": low, "to_ns": high, "first_ns": first, "last_ns": last}
+    timeline_canvas(key, encode(frame, lanes, header))
+    st.caption(
+        f"Times on the run's axis, whose zero is the earliest device start. {lanes.height} streams "
+        f"of {lanes['rank'].n_unique()} ranks; detail of {time_text(parameters['pixel_ns'])}, and "
+        "shorter operations are summed. Drag to move, Ctrl and wheel to zoom, double-click an "
+        "operation to fill the view with it; click a collective to see it on every rank."
+    )
+    _ways_out(path, frame, low, high)
+
+
+def _ways_out(path: str, frame: pl.DataFrame, low: int, high: int) -> None:
+    st.download_button(
+        "Open in Perfetto: save this window", lambda: trace_events(opened(path), low, high),
+        "window.json", "application/json", on_click="ignore", icon=":material/download:",
+        help=f"Trace events for ui.perfetto.dev, at most {MOST_EVENTS:,} operations.",
+    )  # fmt: skip
+    seen = frame.filter((pl.col("end_ns") >= low) & (pl.col("start_ns") <= high))
+    longest = seen.sort("busy_ns", descending=True).head(_LISTED)
+    panel.behind(longest, name="timeline", label=f"The {longest.height} longest of this window")
+
+
+chosen = chosen_path()
+shown = report_of(chosen)
+panel.head("Timeline", "What ran when, on each stream of each rank?", shown)
+st.caption(panel.plain(_clocks(shown)))
+streams = _lanes(chosen)
+if streams.is_empty():
+    panel.nothing("Nothing to draw: no device operation is in the run file", "graph_hidden")
+else:
+    _timeline(chosen, shown.name, _chosen_lanes(streams))

@@ -1,0 +1,118 @@
+"""Every page on every kind of store, as Streamlit runs it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import traceq.dashboards
+from tests.dashboard.conftest import HOSTILE, KINDS
+from traceq.dashboards.panel import plain
+from traceq.model.reasons import REASONS, WAYS_OUT
+
+Show = Callable[..., AppTest]
+APP = Path(traceq.dashboards.__file__).with_name("app.py")
+VIEWS = ("runs", "overview", "ranks", "collectives", "timeline", "compare", "sql")
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch, stores: dict[str, Path]) -> Show:
+    """Runs a page on a store."""
+
+    def shown(kind: str, view: str, *, run: str | None = None) -> AppTest:
+        monkeypatch.setenv("TRACEQ_STORE", str(stores[kind]))
+        app = AppTest.from_file(APP, default_timeout=60)
+        if run is not None:
+            app.query_params["run"] = run
+        app.run()
+        return app.switch_page(f"views/{view}.py").run()
+
+    return shown
+
+
+def words(app: AppTest) -> str:
+    """Everything that a page says."""
+    kinds = ("markdown", "caption", "info", "error", "warning", "success", "header", "subheader")
+    return "\n".join(str(each.value) for kind in kinds for each in app.get(kind))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_page_shows_every_kind_of_run(show: Show, kind: str, view: str) -> None:
+    app = show(kind, view)
+    assert not app.exception
+    assert not app.error or (kind, view) == ("eight", "ranks")
+    if kind == "empty":
+        assert "The store is empty" in words(app)
+    elif view not in {"runs", "compare"}:
+        assert "Window: " in words(app)
+        assert "Coverage: " in words(app)
+
+
+def test_one_rank_without_sizes_says_what_is_unknown_and_how_to_know_it(show: Show) -> None:
+    overview = show("one", "overview")
+    assert {m.label: m.value for m in overview.metric}["Straggler late by"] == "unknown"
+    assert "with the file of every rank" in words(overview)
+    assert "mark steps with torch.cuda.nvtx" in words(overview)
+    assert "No bandwidth to show" in words(show("one", "collectives"))
+    assert "No waiting to show" in words(show("one", "ranks"))
+
+
+def test_eight_ranks_name_the_late_one(show: Show) -> None:
+    said = words(show("eight", "ranks")).replace("\\", "")
+    assert "Rank 5 is a straggler: late by 80.0 ms in sum" in said
+    assert "Cause: compute" in said
+
+
+def test_an_incomplete_run_says_so_on_every_page(show: Show) -> None:
+    for view in ("overview", "ranks", "collectives", "timeline"):
+        assert "incomplete" in words(show("incomplete", view))
+
+
+def test_a_link_to_a_run_that_is_not_there_is_one_clear_line(show: Show) -> None:
+    app = show("eight", "overview", run="gone <b>x</b>")
+    assert [error.value.replace("\\", "") for error in app.error] == [
+        "gone <b>x</b>: no such run in the store: choose one at the left"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "refusal"),
+    [
+        ("CREATE TABLE x (a INTEGER)", "only one SELECT"),
+        ("ATTACH '/tmp/other.duckdb'", "only one SELECT"),
+        ("SELECT 1; SELECT 2", "only one SELECT"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "disabled"),
+        ("SELECT * FROM '/etc/passwd'", "Table with name /etc/passwd does not exist"),
+        ("SELECT count(*) FROM range(100000000000) a, range(100000) b", "longer than 0.5 s"),
+        ("SELECT nonsense", "nonsense"),
+    ],
+)
+def test_sql_that_does_more_than_read_is_refused_in_one_line(
+    show: Show, monkeypatch: pytest.MonkeyPatch, statement: str, refusal: str
+) -> None:
+    monkeypatch.setattr("traceq.dashboards.data.SQL_LIMIT_S", 0.5)
+    app = show("eight", "sql")
+    app.text_area(key="statement").set_value(statement).run()
+    app.button[0].click().run()
+    assert not app.exception
+    (error,) = app.error
+    assert refusal in error.value.replace("\\", "")
+
+
+def test_sql_shows_rows_up_to_the_limit(show: Show) -> None:
+    app = show("eight", "sql")
+    app.text_area(key="statement").set_value("SELECT * FROM range(20000) r(n)").run()
+    app.button[0].click().run()
+    assert len(app.dataframe[0].value) == 10_000
+    assert "10,000 rows, the first of more" in words(app)
+
+
+def test_a_name_is_shown_as_text() -> None:
+    assert "![" not in plain(HOSTILE)
+    assert "\\<img" in plain(HOSTILE)
+
+
+def test_every_reason_has_a_way_out_or_says_that_nothing_is_missing() -> None:
+    assert set(WAYS_OUT) == set(REASONS)
