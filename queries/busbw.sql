@@ -34,60 +34,80 @@
 -- column quality VARCHAR []: measured, partial_ranks (a lower bound), rooted (an upper bound), or why it is unknown
 -- key: op, group_size, link, bucket_bytes
 -- source: docs/metrics.md#bandwidth
-WITH counted AS (
-    SELECT k.*, c.peak_gbps, c.peak_source, c.hosts, k.end_ns - k.start_ns AS duration_ns,
-        1::BIGINT << floor(log2(nullif(max(bytes) OVER collective, 0)))::BIGINT AS bucket_bytes,
-        max(bytes) OVER collective AS size_bytes,
-        collective_id IS NOT NULL
-            AND min(bytes) OVER collective <> max(bytes) OVER collective AS uneven,
-        row_number() OVER (
-            PARTITION BY coalesce(collective_id, -1 - k.rowid) ORDER BY k.rank
-        ) = 1 AND transfer_ns IS NOT NULL AS speaks,
-        match = 'matched' AS whole
-    FROM nccl_kernels k
-    LEFT JOIN communicators c USING (comm_id)
-    WHERE coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(k.warmup, false)
-    WINDOW collective AS (PARTITION BY coalesce(collective_id, -1 - k.rowid))
+-- Of a collective one row stands for all of its ranks; a call that is matched to none stands alone.
+WITH calls AS (
+    SELECT *, end_ns - start_ns AS duration_ns, coalesce(collective_id, -1 - rowid) AS unit
+    FROM nccl_kernels
+    WHERE coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(warmup, false)
 ),
--- Of a collective one row speaks: its size and transfer are one, however many ranks are there. Where
--- some collectives of a kind are whole, only these speak.
+units AS (
+    SELECT
+        unit,
+        arg_min(op, rank) AS op,
+        arg_min(group_size, rank) AS group_size,
+        arg_min(link, rank) AS link,
+        max(bytes) AS size_bytes,
+        1::BIGINT << floor(log2(nullif(max(bytes), 0)))::BIGINT AS bucket_bytes,
+        unit >= 0 AND min(bytes) <> max(bytes) AS uneven,
+        max(transfer_ns) AS transfer_ns,
+        bool_or(match = 'matched') AS whole
+    FROM calls
+    GROUP BY unit
+),
+-- Where some collectives of a kind are whole, only these speak.
 heard AS (
-    SELECT * REPLACE (speaks AND (whole OR NOT bool_or(whole) OVER (
-        PARTITION BY op, group_size, link, bucket_bytes
-    )) AS speaks)
-    FROM counted
+    SELECT *, transfer_ns IS NOT NULL AND (whole OR NOT bool_or(whole) OVER kind) AS speaks
+    FROM units
+    WINDOW kind AS (PARTITION BY op, group_size, link, bucket_bytes)
 ),
-grouped AS (
+spoken AS (
     SELECT
         op,
         group_size,
         link,
         bucket_bytes,
-        count(*) AS call_count,
-        count(DISTINCT collective_id) AS collective_count,
-        CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) END AS dtype,
-        coalesce(
-            quantile_disc(size_bytes, 0.5) FILTER (speaks), quantile_disc(size_bytes, 0.5)
-        ) AS bytes_p50,
-        min(duration_ns) AS duration_ns_min,
-        quantile_disc(duration_ns, 0.5) AS duration_ns_p50,
-        quantile_disc(duration_ns, 0.95) AS duration_ns_p95,
-        max(duration_ns) AS duration_ns_max,
-        quantile_disc(transfer_ns, 0.5) FILTER (speaks) AS transfer_ns_p50,
-        quantile_disc(transfer_ns, 0.95) FILTER (speaks) AS transfer_ns_p95,
-        max(transfer_ns) FILTER (speaks) AS transfer_ns_max,
-        quantile_disc(transfer_ns / nullif(size_bytes, 0), 0.5) FILTER (speaks AND NOT uneven)
-            AS ns_per_byte,
-        sum(wait_ns)::BIGINT AS wait_ns,
-        sum(exposed_ns)::BIGINT AS exposed_ns,
-        any_value(bus_factor) AS bus_factor,
-        max(hosts) AS hosts,
-        min(peak_gbps) AS link_peak_gbps,
-        arg_min(peak_source, peak_gbps) AS link_peak_source,
-        bool_or(uneven) AS uneven,
-        bool_or(whole) AS whole
+        quantile_disc(size_bytes, 0.5) AS bytes_p50,
+        quantile_disc(transfer_ns, 0.5) AS transfer_ns_p50,
+        quantile_disc(transfer_ns, 0.95) AS transfer_ns_p95,
+        max(transfer_ns) AS transfer_ns_max,
+        quantile_disc(transfer_ns / nullif(size_bytes, 0), 0.5) FILTER (NOT uneven) AS ns_per_byte
     FROM heard
+    WHERE speaks
     GROUP BY op, group_size, link, bucket_bytes
+),
+called AS (
+    SELECT
+        k.op,
+        k.group_size,
+        k.link,
+        u.bucket_bytes,
+        count(*) AS call_count,
+        count(DISTINCT k.collective_id) AS collective_count,
+        CASE WHEN min(k.dtype) = max(k.dtype) THEN min(k.dtype) END AS dtype,
+        quantile_disc(u.size_bytes, 0.5) AS bytes_p50,
+        min(k.duration_ns) AS duration_ns_min,
+        quantile_disc(k.duration_ns, 0.5) AS duration_ns_p50,
+        quantile_disc(k.duration_ns, 0.95) AS duration_ns_p95,
+        max(k.duration_ns) AS duration_ns_max,
+        sum(k.wait_ns)::BIGINT AS wait_ns,
+        sum(k.exposed_ns)::BIGINT AS exposed_ns,
+        any_value(k.bus_factor) AS bus_factor,
+        max(c.hosts) AS hosts,
+        min(c.peak_gbps) AS link_peak_gbps,
+        arg_min(c.peak_source, c.peak_gbps) AS link_peak_source,
+        bool_or(u.uneven) AS uneven,
+        bool_or(u.whole) AS whole
+    FROM calls k
+    JOIN units u USING (unit)
+    LEFT JOIN communicators c USING (comm_id)
+    GROUP BY k.op, k.group_size, k.link, u.bucket_bytes
+),
+grouped AS (
+    SELECT c.* EXCLUDE (bytes_p50), coalesce(s.bytes_p50, c.bytes_p50) AS bytes_p50,
+        s.transfer_ns_p50, s.transfer_ns_p95, s.transfer_ns_max, s.ns_per_byte
+    FROM called c
+    LEFT JOIN spoken s ON s.op = c.op AND s.group_size IS NOT DISTINCT FROM c.group_size
+        AND s.link = c.link AND s.bucket_bytes IS NOT DISTINCT FROM c.bucket_bytes
 ),
 rated AS (
     SELECT *,

@@ -29,22 +29,31 @@
 -- column partial BOOLEAN []: ranks of its communicators are missing, so one of them may be later yet
 -- key: rank
 -- source: docs/metrics.md#waiting-and-stragglers
-WITH dated AS (
-    SELECT * REPLACE (max(step) OVER (PARTITION BY collective_id) AS step)
+WITH arrived AS (
+    SELECT rank, collective_id, step, end_ns - start_ns AS duration_ns, wait_ns, late_ns, last_share,
+        group_size, match, lead_compute_ns, lead_comm_ns, lead_copy_ns, lead_idle_ns, lead_ops,
+        lead_signature
     FROM nccl_kernels
     WHERE late_ns IS NOT NULL
         AND (coalesce(getvariable('warmup'), 0) = 1 OR NOT coalesce(warmup, false))
 ),
+-- A step is that of the collective, though a capture may begin or end inside it on some rank.
+dated AS (
+    SELECT collective_id, max(step) AS step
+    FROM arrived
+    GROUP BY collective_id
+),
 kept AS (
-    SELECT *
-    FROM dated
-    WHERE coalesce(getvariable('scope'), 'capture') = 'capture' OR step IS NOT NULL
+    SELECT a.* REPLACE (d.step AS step)
+    FROM arrived a
+    JOIN dated d USING (collective_id)
+    WHERE coalesce(getvariable('scope'), 'capture') = 'capture' OR d.step IS NOT NULL
 ),
 collectives AS (
     SELECT
         collective_id,
         sum(wait_ns) AS waited_ns,
-        list_extract(min(end_ns - start_ns, 2), 2) - min(end_ns - start_ns) AS removable_ns,
+        list_extract(min(duration_ns, 2), 2) - min(duration_ns) AS removable_ns,
         quantile_disc(lead_compute_ns, 0.5) FILTER (late_ns <= 0) AS compute_ns,
         quantile_disc(lead_comm_ns, 0.5) FILTER (late_ns <= 0) AS comm_ns,
         quantile_disc(lead_copy_ns, 0.5) FILTER (late_ns <= 0) AS copy_ns,

@@ -6,10 +6,10 @@
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from traceq.compare.comparison import compare_runs
     from traceq.ingest.pipeline import ingest_run
     from traceq.recorder import record
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from traceq.runfile import open_run
 
 __all__ = ["__version__", "build_report", "compare_runs", "ingest_run", "open_run", "record"]
-
-__version__ = version("traceq")
 
 # Loaded on first use, so that the command line starts without its libraries.
 _LAZY = {
@@ -31,6 +29,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name == "__version__":
+        return import_module("importlib.metadata").version("traceq")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     message = f"module 'traceq' has no attribute {name!r}"

@@ -6,7 +6,6 @@ import sys
 
 import click
 
-import traceq
 from traceq.commands import COMMANDS
 from traceq.errors import TraceqError
 
@@ -22,7 +21,7 @@ Examples:
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(traceq.__version__, prog_name="traceq")
+@click.version_option(package_name="traceq", prog_name="traceq")
 def cli() -> None:
     """Where the time of a multi-GPU training run goes.
 

@@ -14,9 +14,11 @@ import fcntl
 import os
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from traceq.errors import StoreError
 
@@ -40,6 +42,25 @@ def default_folder() -> Path:
     except RuntimeError:
         message = "the store has no place, since there is no home: set TRACEQ_STORE to a folder"
         raise StoreError(message) from None
+
+
+def quick_file(name: str) -> Path | None:
+    """Returns: the file of a run of the user's store, None where only its catalog can tell.
+
+    A report of a kept run takes less time than to import what the catalog is made of, so its SQLite
+    file is asked here, and only read.
+    """
+    if os.environ.get("TRACEQ_CATALOG"):
+        return None
+    folder = default_folder()
+    place = f"file:{quote(str((folder / CATALOG).absolute()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(place, uri=True)) as catalog:
+            rows = catalog.execute("SELECT token FROM runs WHERE name = ?", (name,)).fetchall()
+    except sqlite3.Error:
+        return None
+    file = folder / "runs" / f"{rows[0][0]}{SUFFIX}" if rows else None
+    return file if file is not None and file.is_file() else None
 
 
 class StoreFolder:

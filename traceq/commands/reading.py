@@ -201,6 +201,10 @@ def _stored(name: str) -> Path | None:
     pattern = has_magic(name)
     if pattern and any(iglob(name, recursive=True)):  # noqa: PTH207  # as sources are found
         return None
+    from traceq.storefolder import quick_file
+
+    if not pattern and (quick := quick_file(name)):
+        return quick
     from traceq.store import existing_store
 
     store = existing_store()
