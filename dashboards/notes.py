@@ -4,6 +4,7 @@ import streamlit as st
 
 from traceq.dashboards.panel import plain
 from traceq.model.units import time_text
+from traceq.render.markdown import sentence
 from traceq.report import Report
 
 _ICONS = {
@@ -22,8 +23,8 @@ def show_findings(report: Report) -> None:
     for row in report.findings[:_MOST]:
         lost = row["evidence"]["lost_ns"]
         cost = f" Costs {plain(time_text(lost))} in sum over ranks." if lost else ""
-        st.markdown(f"{_ICONS[row['severity']]} **{plain(row['title'])}**{cost}")
-        st.caption(plain(row["advice"]))
+        st.markdown(f"{_ICONS[row['severity']]} **{plain(sentence(row['title']))}**{cost}")
+        st.caption(plain(sentence(row["advice"])))
 
 
 def show_notes(report: Report) -> None:

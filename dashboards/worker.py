@@ -14,7 +14,6 @@ from typing import Any
 
 from traceq.config import ReadOptions, checked
 from traceq.errors import TraceqError
-from traceq.ingest.pipeline import cores
 from traceq.store import Store
 
 
@@ -37,7 +36,7 @@ def read(order: dict[str, Any]) -> dict[str, Any]:
             order["files"],
             name=order["name"],
             options=checked(ReadOptions(**order["options"])),
-            jobs=cores(),
+            jobs=None,
             on_progress=lambda file, share: _say({"file": file, "share": share}),
         )
     except TraceqError as error:

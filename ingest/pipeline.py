@@ -32,6 +32,7 @@ from traceq.ingest.torch_profiler.reader import read_torch
 from traceq.runfile import create, refuse_taken
 
 Progress = Callable[[str, float], None]
+_SMALL_BYTES = 8 << 20  # a process takes longer to start than such sources take to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def ingest_run(
     options: ReadOptions | None = None,
     name: str | None = None,
     executor: Executor | None = None,
-    jobs: int = 1,
+    jobs: int | None = 1,
     on_progress: Progress | None = None,
     scratch: Path | None = None,
 ) -> Ingested:
@@ -66,8 +67,9 @@ def ingest_run(
         options: how to read.
         name: name of the run, else derived from the sources.
         executor: where to read sources, any `concurrent.futures` executor; by default here.
-        jobs: processes that read, without an executor. More than one need what every use of
-            processes does: a script must not start its work when it is imported.
+        jobs: processes that read, without an executor; None for as many as there are cores, where
+            sources are large enough to be worth it. More than one need what every use of processes
+            does: a script must not start its work when it is imported.
         on_progress: told (file name, share of all bytes read) as reading goes on.
         scratch: folder for what is needed while reading, by default the system's.
 
@@ -84,7 +86,7 @@ def ingest_run(
     logs, unread = read_logs(options.nccl_logs)
     with (
         tempfile.TemporaryDirectory(prefix="traceq-", dir=scratch) as folder,
-        _workers(executor, len(found.sources), jobs) as workers,
+        _workers(executor, found.sources, jobs) as workers,
     ):
         outcomes = (
             _read_here(found.sources, Path(folder), options, on_progress)
@@ -108,9 +110,13 @@ def all_failed(failures: list[SourceError]) -> SourceError:
 
 
 @contextmanager
-def _workers(executor: Executor | None, sources: int, jobs: int) -> Iterator[Executor | None]:
+def _workers(
+    executor: Executor | None, sources: Sequence[Source], jobs: int | None
+) -> Iterator[Executor | None]:
     """Yields: where to read, None for here; an executor of ours ends with the block."""
-    count = min(sources, jobs)
+    if jobs is None:
+        jobs = cores() if sum(source.size for source in sources) > _SMALL_BYTES else 1
+    count = min(len(sources), jobs)
     if executor is not None or count <= 1:
         yield executor
         return

@@ -16,7 +16,7 @@ from traceq.store import Store
 
 ENTRY = """
 import sys
-import traceq.store, traceq.render.runs  # what takes long, and touches no store
+import traceq.ingest.pipeline, traceq.store, traceq.render.runs  # what takes long, and touches no store
 from traceq.cli import main
 {more}
 print("ready", flush=True)

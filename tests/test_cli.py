@@ -477,7 +477,17 @@ class TestManners:
         scratch.mkdir()
         out.mkdir()
         with subprocess.Popen(
-            [sys.executable, "-m", "traceq", "report", *paths, "--save", out / "run.duckdb"],
+            [
+                sys.executable,
+                "-m",
+                "traceq",
+                "report",
+                *paths,
+                "--jobs",
+                "2",
+                "--save",
+                out / "run.duckdb",
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -18,7 +18,7 @@ def test_every_table_and_column_has_a_comment(sample_run: Run) -> None:
     columns = sample_run.frame(
         "SELECT column_name, comment FROM duckdb_columns() WHERE NOT internal"
     ).rows()
-    assert len(tables) == 12
+    assert len(tables) == 13
     assert all(comment for _, comment in tables + columns)
 
 

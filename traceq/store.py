@@ -138,7 +138,7 @@ class Store:
         name: str | None = None,
         options: ReadOptions | None = None,
         tags: Sequence[str] = (),
-        jobs: int = 1,
+        jobs: int | None = 1,
         on_progress: _Progress | None = None,
     ) -> Stored:
         """Returns: the run of some sources: a new one, or the one they were stored as before.
@@ -148,7 +148,7 @@ class Store:
             name: name of the run, else derived from the sources.
             options: how to read.
             tags: tags that the run shall have, also if it is there already.
-            jobs: processes that read.
+            jobs: processes that read, None for as many as are worth it.
             on_progress: told (file name, share of all bytes read) as reading goes on.
 
         Raises:
@@ -158,7 +158,7 @@ class Store:
         # A look at the store waits for no reader.
         from traceq.ingest.checksum import content_of  # noqa: PLC0415
         from traceq.ingest.detect import find_sources  # noqa: PLC0415
-        from traceq.ingest.pipeline import all_failed, ingest_run  # noqa: PLC0415
+        from traceq.ingest.pipeline import all_failed, cores, ingest_run  # noqa: PLC0415
 
         options, paths = options or ReadOptions(), list(sources)
         for tag in tags:
@@ -166,7 +166,7 @@ class Store:
         found = find_sources(paths)
         if not found.sources:
             raise all_failed(found.failures)
-        content = content_of(found.sources, options, jobs=jobs)
+        content = content_of(found.sources, options, jobs=jobs or cores())
         if row := self._catalog.find(fingerprint=content.fingerprint):
             return self._there(row, found, tags)
         wanted = self._free_name(name, found.sources[0].file_name.split(".")[0])

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import adbc_driver_manager
-import adbc_driver_sqlite.dbapi
+import adbc_driver_sqlite
 import polars as pl
 
 from traceq.errors import SourceError
@@ -181,13 +181,16 @@ class Export:
 
     def _read(self, statement: str) -> pl.DataFrame:
         try:
+            # Not through its DB-API, which imports pyarrow and pandas where they are there.
             with (
-                closing(adbc_driver_sqlite.dbapi.connect(self._uri)) as connection,
-                closing(connection.cursor()) as cursor,
+                adbc_driver_sqlite.connect(self._uri) as database,
+                adbc_driver_manager.AdbcConnection(database) as connection,
+                adbc_driver_manager.AdbcStatement(connection) as reading,
             ):
-                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
-                cursor.execute(statement)
-                return pl.DataFrame(cursor.fetch_arrow())
+                reading.set_options(**{"adbc.sqlite.query.batch_rows": "65536"})
+                reading.set_sql_query(statement)
+                stream, _ = reading.execute_query()
+                return pl.DataFrame(stream)
         except adbc_driver_manager.Error as error:
             raise self._damaged(error) from error
 

@@ -6,7 +6,9 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +16,11 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.dashboard.conftest import Server, serve, stop
+from tests.processes import below
+from tests.traces.nsys import NsysExport
 from traceq.dashboards.inbox import Inbox, UploadError, refuse_name
 from traceq.dashboards.job import Job
+from traceq.store import Store
 
 MIB = 1 << 20
 
@@ -106,20 +111,89 @@ def memory_mib(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def test_a_gigabyte_is_not_held_in_memory(page: Page, fresh: Server) -> None:
+def test_a_gigabyte_is_not_held_in_memory_and_others_browse_meanwhile(
+    page: Page, fresh: Server, record_property: Callable[[str, object], None]
+) -> None:
     known = Pass(page, fresh)
+    second = page.context.new_page()
+    second.goto(f"{fresh.url}/sql")
+    second.get_by_text("The store is empty").wait_for()
     before = memory_mib(fresh.process.pid)
-    connection = http.client.HTTPConnection(fresh.url.removeprefix("http://"), timeout=120)
-    block = bytes(4 * MIB)
-    connection.request(
-        "PUT", f"/traceq/upload/{known.batch}/1", (block for _ in range(256)),
-        {"X-Traceq-Token": known.token, "X-Traceq-Name": "large.sqlite",
-         "Content-Length": str(1 << 30)},
-    )  # fmt: skip
-    with closing(connection):
-        assert connection.getresponse().status == 204
+    half, sent = threading.Event(), threading.Event()
+    answers: list[int] = []
+
+    def blocks() -> Iterator[bytes]:
+        block = bytes(4 * MIB)
+        for number in range(256):
+            if number == 128:
+                half.set()
+                assert sent.wait(60)
+            yield block
+
+    def upload() -> None:
+        connection = http.client.HTTPConnection(fresh.url.removeprefix("http://"), timeout=120)
+        with closing(connection):
+            connection.request(
+                "PUT", f"/traceq/upload/{known.batch}/1", blocks(),
+                {"X-Traceq-Token": known.token, "X-Traceq-Name": "large.sqlite",
+                 "Content-Length": str(1 << 30)},
+            )  # fmt: skip
+            answers.append(connection.getresponse().status)
+
+    uploading = threading.Thread(target=upload)
+    uploading.start()
+    assert half.wait(60)
+    second.goto(f"{fresh.url}/overview")
+    second.get_by_text("The store is empty").wait_for()
+    sent.set()
+    uploading.join(120)
+    assert answers == [204]
     grown = memory_mib(fresh.process.pid) - before
+    record_property("upload_grown_mib", round(grown))
     assert grown < 150, f"the server grew by {grown:.0f} MiB"
+
+
+def many_kernels(folder: Path) -> list[Path]:
+    """Two exports that take a moment to read."""
+    paths = []
+    for rank in range(2):
+        export = NsysExport().capture(environment=f"RANK={rank}")
+        for k in range(30_000):
+            export.kernel("gemm<f>", 1000 * k + 1000, 1000 * k + 1500)
+        paths.append(export.write(folder / f"{rank}.sqlite"))
+    return paths
+
+
+def workers(server: Server) -> list[int]:
+    """The processes under a dashboard."""
+    return below(server.process.pid)
+
+
+def begin_reading(page: Page, server: Server, files: list[Path]) -> None:
+    page.goto(f"{server.url}/runs")
+    page.locator("input[type=file]").set_input_files(files)
+    page.get_by_role("button", name="Read 2 files").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    wait_for(lambda: workers(server) != [])
+
+
+def test_cancelling_in_the_browser_keeps_nothing(page: Page, fresh: Server, tmp_path: Path) -> None:
+    begin_reading(page, fresh, many_kernels(tmp_path))
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("cancelled: nothing was kept").wait_for()
+    wait_for(lambda: workers(fresh) == [])
+    assert files_in(fresh) == []
+    assert Store(fresh.store).runs() == []
+    assert list((fresh.store / "building").iterdir()) == []
+
+
+def test_a_browser_that_is_closed_while_reading_leaves_no_files_and_no_process(
+    page: Page, fresh: Server, tmp_path: Path
+) -> None:
+    begin_reading(page, fresh, many_kernels(tmp_path))
+    page.context.close()
+    wait_for(lambda: workers(fresh) == [] and files_in(fresh) == [], patience_s=40)
+    assert list((fresh.store / "building").iterdir()) == []
 
 
 def test_cancel_ends_the_reading_and_keeps_nothing(tmp_path: Path) -> None:

@@ -48,14 +48,13 @@ def ingest(
     """
     options = read_options(**reading)
 
-    from traceq.ingest.pipeline import cores
     from traceq.render.runs import ingest_json, stored_line
     from traceq.store import Store
 
     store = Store(folder)
     with progress() as on_progress:
         stored = store.ingest(
-            sources, name=name, options=options, tags=tags, jobs=jobs or cores(),
+            sources, name=name, options=options, tags=tags, jobs=jobs,
             on_progress=on_progress,
         )  # fmt: skip
     click.echo(ingest_json(stored) if form == "json" else stored_line(stored), nl=False)

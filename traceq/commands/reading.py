@@ -67,7 +67,11 @@ _OPTIONS = (
         help="NCCL_DEBUG log of the same run, for sizes that the trace lacks. Repeatable.",
     ),
     click.option("--keep-warmup", is_flag=True, help="Count warm-up calls in bandwidths too."),
-    click.option("--jobs", type=click.IntRange(1), help="Sources read at once. [default: cores]"),
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        help="Sources read at once. [default: cores, for large sources]",
+    ),
 )
 
 
@@ -174,7 +178,7 @@ def opened(
         with open_run(stored or sources[0], label=sources[0] if stored else None) as run:
             yield run, []
         return
-    from traceq.ingest.pipeline import cores, ingest_run
+    from traceq.ingest.pipeline import ingest_run
 
     with tempfile.TemporaryDirectory(prefix="traceq-") as folder:
         with progress() as on_progress:
@@ -183,7 +187,7 @@ def opened(
                 save or Path(folder) / "run.duckdb",
                 options=options,
                 name=name,
-                jobs=jobs or cores(),
+                jobs=jobs,
                 on_progress=on_progress,
             )
         with open_run(ingested.path) as run:

@@ -10,9 +10,9 @@ from xml.etree.ElementTree import Element, tostring
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
-# Okabe and Ito's colours, which people who see colours differently tell apart.
+# Okabe and Ito's colours, which people who see colours differently tell apart; as in the dashboard.
 COLORS = {
-    "compute": "#0072b2",
+    "compute": "#009e73",
     "exposed_comm": "#d55e00",
     "exposed_transfer": "#d55e00",
     "exposed_wait": "#cc79a7",
