@@ -16,7 +16,8 @@ from traceq.store import Store
 
 ENTRY = """
 import sys
-import traceq.ingest.pipeline, traceq.store, traceq.render.runs  # what takes long, and touches no store
+# What takes long, and touches no store.
+import traceq.ingest.pipeline, traceq.store, traceq.render.runs
 from traceq.cli import main
 {more}
 print("ready", flush=True)
@@ -40,7 +41,9 @@ class Place:
         more = {"TRACEQ_STORE": str(self.folder)}
         if self.url is not None:
             more["TRACEQ_CATALOG"] = self.url
-        return os.environ | more
+        # What these processes do is measured where tests do it in their own.
+        kept = {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
+        return kept | more
 
 
 class Waiting:

@@ -13,20 +13,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from tests.commands import traceq
 from tests.traces.nsys import NsysExport
 
 GEMM = "gemm<float>(int)"
-
-
-def traceq(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "traceq", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=120,
-    )
 
 
 def fingerprint(path: Path) -> tuple[str, int, list[str]]:

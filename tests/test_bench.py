@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from tests.bench_work import parts_of_an_all_reduce, ring_and_library
+from tests.commands import traceq_process as traceq
 from tests.conftest import RunMaker
 from tests.processes import kill_one
-from tests.test_bad_input import traceq
 from tests.test_schemas import schema
 from tests.traces.workload import MIB, MS, Phase, Workload
 from traceq.bench.launch import run_processes

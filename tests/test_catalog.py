@@ -18,10 +18,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
+from tests.commands import traceq_process as run_traceq
 from tests.postgres import Postgres
 from tests.storing import Place
 from tests.test_bad_input import WITHOUT_POWER
-from tests.test_bad_input import traceq as run_traceq
 from traceq.catalog import Catalog, Run, Source, Tag, TakenError
 from traceq.catalog.engine import REVISIONS, VERSION_TABLE, make_engine, upgrade
 from traceq.catalog.models import Base

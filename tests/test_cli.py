@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import traceq
-from tests.test_bad_input import traceq as run_traceq
+from tests.commands import traceq_process as run_traceq
 from tests.traces.nsys import NsysExport
 from traceq.cli import cli, main
 from traceq.commands import COMMANDS

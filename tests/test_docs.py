@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_bad_input import traceq
+from tests.commands import traceq
 from traceq.commands import COMMANDS
 from traceq.ingest.pipeline import ingest_run
 from traceq.model.reasons import REASONS

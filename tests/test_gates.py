@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
-from tests.test_bad_input import traceq
 from tests.traces.nsys import NsysExport
 from tests.traces.workload import Workload, late
 from traceq.commands.rendering import FORMATS, rendered

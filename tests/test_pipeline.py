@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_bad_input import traceq
+from tests.commands import traceq_process
 from tests.traces.nsys import NsysExport
 from traceq.errors import RunFileError, SourceError
 from traceq.ingest.pipeline import ingest_run
@@ -122,5 +122,5 @@ def test_a_temporary_folder_may_have_a_long_name(
     scratch = tmp_path / ("x" * 120)
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    done = traceq("report", sample_folder, "--jobs", 2)
+    done = traceq_process("report", sample_folder, "--jobs", 2)
     assert (done.returncode, done.stderr) == (0, "")

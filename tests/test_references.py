@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
-from tests.test_bad_input import traceq
 from tests.traces.nsys import NsysExport
 from tests.traces.workload import KERNELS, MIB, MS, Phase, Workload
 from traceq.report import Report, build_report

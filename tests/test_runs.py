@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jsonschema
 import pytest
 
+from tests import commands
 from tests.storing import Place, tiny_source
 from tests.traces.nsys import NsysExport
 from traceq.runfile import open_run
@@ -17,13 +19,9 @@ from traceq.runfile import open_run
 SCHEMAS = Path(__file__).parents[1] / "traceq" / "render"
 
 
-def traceq(
-    place: Place, *arguments: object, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "traceq", *map(str, arguments)],
-        capture_output=True, text=True, check=False, timeout=120, env=place.environment, cwd=cwd,
-    )  # fmt: skip
+def traceq(place: Place, *arguments: object, cwd: Path | None = None) -> commands.Done:
+    with patch.dict(os.environ, place.environment):
+        return commands.traceq(*arguments, cwd=cwd)
 
 
 def output(place: Place, *arguments: object) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
-from tests.test_bad_input import traceq
 from tests.traces.nsys import NsysExport
 from tests.traces.workload import Workload, late
 from traceq.compare.comparison import compare_runs

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
-from tests.test_bad_input import traceq
 from tests.traces.torch import BASE_NS, TorchTrace, collective
 from traceq.errors import SourceError
 from traceq.query import run_query

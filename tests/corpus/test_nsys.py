@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
-from tests.test_bad_input import traceq
 from traceq.errors import SourceError
 from traceq.model.families import classify
 from traceq.model.timing import PARTS

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
-from tests.test_bad_input import traceq
 from traceq.model.timing import PARTS
 from traceq.query import run_query
 from traceq.report import build_report

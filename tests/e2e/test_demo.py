@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.commands import traceq_process as traceq
 from tests.processes import kill_one
-from tests.test_bad_input import traceq
 from tests.test_schemas import schema
 from traceq.demo import STEPS
 
