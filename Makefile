@@ -15,7 +15,7 @@ demo: $(CORE) ## Install traceq and report the bundled two-rank sample
 
 test: $(DEV) ## Install everything the tests need and run them with coverage
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -n auto --dist loadscope --doctest-modules \
+	POLARS_MAX_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --dist loadfile --doctest-modules \
 		--ignore tests/e2e $(PYTEST_ARGS)
 	$(BIN)/python -m coverage run -m pytest tests/e2e # trainings, which share no cores
 	$(BIN)/python -m coverage combine -q

@@ -180,7 +180,7 @@ def create(path: Path) -> Iterator[RunWriter]:
         raise RunFileError(message) from error
     try:
         try:
-            connection.execute(schema_sql())
+            connection.execute(f"BEGIN;\n{schema_sql()}\nCOMMIT;")  # one commit, not one a comment
             yield RunWriter(connection)
         finally:
             connection.close()
