@@ -17,7 +17,7 @@ test: $(DEV) ## Install everything the tests need and run them with coverage
 	$(BIN)/python -m coverage erase
 	POLARS_MAX_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --dist loadfile --doctest-modules \
 		--ignore tests/e2e $(PYTEST_ARGS)
-	$(BIN)/python -m coverage run -m pytest tests/e2e # trainings, which share no cores
+	$(BIN)/python -m pytest tests/e2e # trainings, which share their cores with nothing, measuring included
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
 
