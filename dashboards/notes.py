@@ -4,7 +4,7 @@ import streamlit as st
 
 from traceq.dashboards.panel import plain
 from traceq.model.units import time_text
-from traceq.render.markdown import sentence
+from traceq.render.words import sentence
 from traceq.report import Report
 
 _ICONS = {

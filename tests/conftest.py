@@ -1,12 +1,14 @@
 """Fixtures that every test may use."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.postgres import Postgres, find_binaries, running
 from tests.storing import Place
@@ -17,6 +19,10 @@ from traceq.ingest.pipeline import ingest_run
 from traceq.runfile import Run, open_run
 
 RunMaker = Callable[..., Run]
+_QUIETLY = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -114,3 +120,15 @@ def sample_run(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     ingest_run([sample_folder], target)
     with open_run(target) as run:
         yield run
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real Chromium, which looks nothing up by itself."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed, so no page can be opened: apt-get install chromium")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=list(_QUIETLY))
+        yield opened
+        opened.close()

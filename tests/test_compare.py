@@ -1,6 +1,7 @@
 """Runs of known truth side by side: every part of a difference to the nanosecond."""
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from traceq.compare.waterfall import _spread
 from traceq.errors import TraceqError
 from traceq.gates import judge_comparison, parse_gate
 from traceq.ingest.pipeline import ingest_run
+from traceq.render.compared import table
 from traceq.runfile import Run, open_run
 
 US = 1000
@@ -136,6 +138,13 @@ class TestWaterfall:
         assert _spread(pl.Series([1, 2, 3, 4, 5, 6, 7, 8, 900])) == 7 - 3
 
 
+def test_the_documented_comparison_is_what_is_printed(comparison: Comparison) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "comparing-runs.md").read_text()
+    shown = re.search(r"```text\n(traceq compare.*?)\n```", page, re.DOTALL)
+    assert shown is not None
+    assert shown[1] == table.render(comparison).rstrip()
+
+
 class TestEfficiency:
     """Weak and strong efficiency against the base."""
 
@@ -225,6 +234,26 @@ class TestCollectives:
         row = next(r for r in compared.collectives if r["op"] == "all_to_all")
         assert row["runs"][0] is None
         assert row["growth_ns"] == row["runs"][1]["window_exposed_ns"] == 1 * MS
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_calls_without_a_size_are_of_no_kind_and_of_every_kind(
+        self, tmp_path: Path, make_run: RunMaker, order: int
+    ) -> None:
+        """The same training, of which one capture tells no sizes: nothing grew from nothing."""
+        made = []
+        for name in ("sized", "bare"):
+            folder = tmp_path / name
+            folder.mkdir()
+            paths = workload(2, steps=3).write_torch(folder)
+            for path in paths if name == "bare" else ():
+                path.write_text(path.read_text().replace("In msg nelems", "x").replace(
+                    "Out msg nelems", "y"
+                ))  # fmt: skip
+            made.append(make_run(*paths, name=name))
+        compared = compare_runs(made[::order])
+        assert {row["bucket_bytes"] is None for row in compared.collectives} == {True, False}
+        assert [row["growth_ns"] for row in compared.collectives] == [None] * 6
+        assert compared.causes[0]["text"] == "no difference in step time"
 
     @pytest.mark.parametrize(
         ("before", "after", "ranks", "pairs"),

@@ -1,15 +1,13 @@
 """Every format of reports and comparisons: widths, escaping, and pages that need no network."""
 
 import re
-import shutil
-from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.conftest import RunMaker
 from tests.traces.nsys import NsysExport
@@ -24,10 +22,6 @@ from traceq.runfile import Run
 
 GATES = [parse_gate("exposed_comm_fraction > 1%"), parse_gate("busbw_gbps[all_gather] < 300")]
 EVIL = '<script>alert("x")</script>|[a](javascript:b)`*_\x1b[31m\x00'
-BROWSER_FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 
 
 @pytest.fixture(params=["empty", "one rank", "two ranks", "hidden", "late", "named"])
@@ -160,17 +154,6 @@ def test_the_page_of_a_report_names_no_other_place(report: Report) -> None:
 
 def test_the_page_of_a_comparison_names_no_other_place(comparison: Comparison) -> None:
     assert not ELSEWHERE.search(without_namespace(shown(comparison, "html")))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed, so no page can be opened: apt-get install chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=list(BROWSER_FLAGS))
-        yield opened
-        opened.close()
 
 
 def test_a_browser_opens_the_pages_and_asks_for_nothing_else(

@@ -231,3 +231,10 @@ def test_a_stored_run_is_a_run_file_like_any(lite: Place, tmp_path: Path) -> Non
     run = lite.open().ingest([tiny_source(tmp_path / "a.sqlite")], name="night").run
     with open_run(run.path) as opened:
         assert opened.frame("SELECT name FROM run").item() == "night"
+
+
+def test_a_look_by_name_leaves_nothing_beside_the_catalog(lite: Place, tmp_path: Path) -> None:
+    output(lite, "ingest", tiny_source(tmp_path / "a.sqlite"), "--name", "night")
+    before = sorted(path.name for path in lite.folder.iterdir())
+    assert "night" in output(lite, "report", "night")
+    assert sorted(path.name for path in lite.folder.iterdir()) == before

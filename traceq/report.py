@@ -11,7 +11,7 @@ from traceq.findings import find_all
 from traceq.findings.facts import Facts
 from traceq.model.collectives import Op, wire_bytes
 from traceq.model.reasons import REASONS
-from traceq.model.timing import PARTS, RATIOS
+from traceq.model.timing import PARTS, RATIOS, lower_median
 from traceq.query import run_query
 from traceq.runfile import Run
 
@@ -193,7 +193,7 @@ def _metrics(total: Row, steps: pl.DataFrame) -> tuple[dict[str, Any], dict[str,
     if total["window_ns"] == 0:
         reasons |= dict.fromkeys(("comm_fraction", "exposed_comm_fraction"), "empty_window")
     slowest = steps.group_by("step").agg(pl.col("window_ns").max())
-    step_ns = slowest["window_ns"].quantile(0.5, "lower")
+    step_ns = lower_median(slowest["window_ns"])
     metrics["step_time_ms"] = None if step_ns is None else step_ns / 1e6
     if step_ns is None:
         reasons["step_time_ms"] = "no_steps"

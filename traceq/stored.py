@@ -10,6 +10,7 @@ from typing import Any
 
 from traceq.catalog import Run, Source, Tag
 from traceq.errors import StoreError
+from traceq.model.timing import lower_median
 from traceq.runfile import open_run
 
 COMPLETE, INCOMPLETE = "complete", "incomplete"
@@ -105,7 +106,7 @@ def read_facts(path: Path, label: str) -> RunFacts:
         unread = run.frame("SELECT 1 AS x FROM diagnostics WHERE code = 'source_unreadable'")
         steps = run.frame(
             "SELECT max(window_ns) AS ns FROM rank_timings WHERE scope = 'step' GROUP BY step"
-        )["ns"].sort()
+        )["ns"]
     kinds = set(ranks["device_kind"])
     whole = unread.is_empty() and all(complete for *_, complete in sources)
     return RunFacts(
@@ -120,7 +121,7 @@ def read_facts(path: Path, label: str) -> RunFacts:
             "nodes": heading["nodes"],
             "gpus": sorted(ranks["gpu_name"].drop_nulls().unique()),
             "device_kind": kinds.pop() if len(kinds) == 1 else "mixed",
-            "step_time_ns": int(steps[(len(steps) - 1) // 2]) if len(steps) else None,
+            "step_time_ns": lower_median(steps),
         },
     )
 

@@ -48,12 +48,13 @@ def quick_file(name: str) -> Path | None:
     """Returns: the file of a run of the user's store, None where only its catalog can tell.
 
     A report of a kept run takes less time than to import what the catalog is made of, so its SQLite
-    file is asked here, and only read.
+    file is asked here, and nothing in it is changed. It is opened as by a writer, because one that
+    may only read leaves files of the journal beside it.
     """
     if os.environ.get("TRACEQ_CATALOG"):
         return None
     folder = default_folder()
-    place = f"file:{quote(str((folder / CATALOG).absolute()))}?mode=ro"
+    place = f"file:{quote(str((folder / CATALOG).absolute()))}?mode=rw"
     try:
         with closing(sqlite3.connect(place, uri=True)) as catalog:
             rows = catalog.execute("SELECT token FROM runs WHERE name = ?", (name,)).fetchall()

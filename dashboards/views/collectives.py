@@ -8,21 +8,10 @@ from traceq.dashboards.choice import chosen_path
 from traceq.dashboards.data import report as report_of
 from traceq.dashboards.data import rows
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
+from traceq.render.words import BOUNDS, peak_text, rate_text
 from traceq.report import Report, Row, reason_text
 
-_BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
 _MOST_KINDS = 60
-
-
-def _rate(value: float | None, row: Row) -> str:
-    return UNKNOWN if value is None else f"{_BOUNDS.get(row['quality'], '')}{value:.4g}"
-
-
-def _peak(row: Row) -> str:
-    if row["efficiency"] is None:
-        return UNKNOWN
-    bound = _BOUNDS.get(row["quality"], "")
-    return f"{bound}{percent_text(row['efficiency'])} {row['peak_source']}"
 
 
 def _line(row: Row) -> tuple[str, ...]:
@@ -33,8 +22,8 @@ def _line(row: Row) -> tuple[str, ...]:
         f"{row['count']:,}",
         size_text(row["bytes_p50"]),
         *(time_text(row[name]) for name in ("duration_ns_p50", "transfer_ns_p50", "wait_ns")),
-        *(_rate(row[name], row) for name in ("algbw_gbps", "busbw_gbps")),
-        _peak(row),
+        *(rate_text(row, name) for name in ("algbw_gbps", "busbw_gbps")),
+        peak_text(row),
     )
 
 
@@ -76,8 +65,8 @@ def _kinds(report: Report) -> None:
     if any(row["peak_gbps"] is None for row in report.collectives):
         codes.add("peak_unknown")
     for code in sorted(codes):
-        if code in _BOUNDS:
-            st.caption(panel.plain(f"{_BOUNDS[code]}: {reason_text(code)}"))
+        if code in BOUNDS:
+            st.caption(panel.plain(f"{BOUNDS[code]}: {reason_text(code)}"))
         else:
             panel.unknown({"Some bandwidth or share of the peak": code})
     panel.behind(pl.DataFrame(report.collectives, infer_schema_length=None), name="collectives")

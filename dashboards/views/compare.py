@@ -18,6 +18,7 @@ from traceq.render.compared.words import (
     trend_notes,
     window,
 )
+from traceq.render.words import rate_text
 from traceq.report import Row
 
 _MOST_KINDS = 40
@@ -144,11 +145,10 @@ def _collectives(compared: Comparison) -> None:
             if entry is None:
                 lines.append((kind["op"], size, run["name"], *["-"] * 5))
                 continue
-            rate = entry["busbw_gbps"]
             lines.append(
                 (kind["op"], size, run["name"], str(entry["group_size"] or UNKNOWN),
                  time_text(entry["transfer_ns_p50"]),
-                 UNKNOWN if rate is None else f"{rate:.4g}", percent_text(entry["efficiency"]),
+                 rate_text(entry), percent_text(entry["efficiency"]),
                  signed(entry["growth_ns"]))
             )  # fmt: skip
     panel.text_table(

@@ -1,6 +1,5 @@
 """Stores that the pages are shown on, a real server, and a real browser."""
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,17 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests.traces.nsys import NsysExport
 from tests.traces.torch import TorchTrace
 from tests.traces.workload import MS, Phase, Workload, late
 from traceq.store import Store
 
-CHROMIUM = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)> ![x](http://evil.example/x.png)"
 KINDS = ("empty", "one", "eight", "cpu", "incomplete")
 
@@ -152,18 +147,6 @@ def fresh(tmp_path: Path) -> Iterator[Server]:
     started = serve(tmp_path / "store", tmp_path / "server.log", "--max-upload-mb", "2048")
     yield started
     stop(started)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """A real Chromium."""
-    found = shutil.which("chromium")
-    if found is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=list(CHROMIUM))
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -22,6 +22,9 @@ FORMATS = ("table", "json", "csv", "parquet")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+output_option = click.option(
+    "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file."
+)
 _OPTIONS = (
     click.option(
         "--format",
@@ -31,9 +34,7 @@ _OPTIONS = (
         show_default=True,
         help="How to print rows; json is an array of objects.",
     ),
-    click.option(
-        "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file."
-    ),
+    output_option,
 )
 
 

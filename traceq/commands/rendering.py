@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from traceq.commands.frames import output_option
 
 if TYPE_CHECKING:
     from traceq.compare.comparison import Comparison
@@ -27,9 +28,7 @@ _OPTIONS = (
         help="table for a terminal, json for programs, markdown for a pull request or step "
         "summary, html for one file with pictures, junit for test tabs.",
     ),
-    click.option(
-        "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file."
-    ),
+    output_option,
     click.option(
         "--fail-on",
         multiple=True,

@@ -125,8 +125,8 @@ def _largest(rows: Sequence[Row], part: str, position: int, *, grows: bool) -> s
     changes = []
     for row in rows:
         base, run = row["runs"][0], row["runs"][position]
-        before = 0 if base is None else base[column]
-        after = 0 if run is None else run[column]
+        before = row["absent_ns"] if base is None else base[column]
+        after = row["absent_ns"] if run is None else run[column]
         if None not in {before, after}:
             changes.append((after - before if grows else before - after, row))
     change, most = max(changes, key=lambda pair: pair[0], default=(0, None))

@@ -31,8 +31,18 @@ def collectives(sides: Sequence[Side]) -> list[Row]:
     for position, side in enumerate(sides[1:], start=1):
         _append(lines, _kinds(side), position, (sides[0].ranks, side.ranks))
     stepped = [not side.steps.is_empty() for side in sides]
-    rows = [_row(entries, [stepped[0] and each for each in stepped]) for entries in lines]
-    return sorted(rows, key=lambda row: (-(row["growth_ns"] or 0), row["op"], row["bucket_bytes"]))
+    unsized = {_first(line)["op"] for line in lines if _first(line)["bucket_bytes"] is None}
+    rows = [
+        _row(
+            entries,
+            [stepped[0] and each for each in stepped],
+            absent_ns=None if _first(entries)["op"] in unsized else 0,
+        )
+        for entries in lines
+    ]
+    return sorted(
+        rows, key=lambda row: (-(row["growth_ns"] or 0), row["op"], row["bucket_bytes"] or 0)
+    )
 
 
 def _kinds(side: Side) -> list[Row]:
@@ -105,11 +115,21 @@ def _kind(row: Row) -> tuple[str, int | None]:
     return row["op"], row["bucket_bytes"]
 
 
-def _row(entries: Sequence[Row | None], comparable: Sequence[bool]) -> Row:
+def _row(
+    entries: Sequence[Row | None], comparable: Sequence[bool], *, absent_ns: int | None
+) -> Row:
+    """Returns: one kind in every run.
+
+    Args:
+        entries: what each run says of it, None where it has no such kind.
+        comparable: whether the time of each in a step can be compared with that of the first.
+        absent_ns: what a run without the kind exposes in it [ns]; None where its calls of that
+            operation have no size, and so may be of any kind.
+    """
     base = entries[0]
     first = _first(entries)
     runs = [
-        None if entry is None else _entry(base, entry, grows=each)
+        None if entry is None else _entry(base, entry, grows=each, absent_ns=absent_ns)
         for entry, each in zip(entries, comparable, strict=True)
     ]
     growths = [run["growth_ns"] for run in runs[1:] if run is not None]
@@ -118,13 +138,14 @@ def _row(entries: Sequence[Row | None], comparable: Sequence[bool]) -> Row:
         "op": first["op"],
         "bucket_bytes": first["bucket_bytes"],
         "growth_ns": max(known, default=None),
+        "absent_ns": absent_ns,
         "runs": runs,
     }
 
 
-def _entry(base: Row | None, entry: Row, *, grows: bool) -> Row:
+def _entry(base: Row | None, entry: Row, *, grows: bool, absent_ns: int | None) -> Row:
     told = {name: value for name, value in entry.items() if name not in {"op", "bucket_bytes"}}
-    base_cost = 0 if base is None else base["window_exposed_ns"]
+    base_cost = absent_ns if base is None else base["window_exposed_ns"]
     cost = entry["window_exposed_ns"]
     spreads = (None if base is None else base["transfer_spread_ns"], entry["transfer_spread_ns"])
     noise = None if None in spreads else max(spreads)

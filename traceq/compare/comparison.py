@@ -31,7 +31,8 @@ class Comparison:
         settings: what is not the same in all runs, with the value of each.
         waterfalls: one row per run but the base: the difference of step times and its parts.
         causes: one row per run but the base: why, in words.
-        collectives: one row per kind of collective, the most grown first, with an entry per run.
+        collectives: one row per kind of collective, the most grown first, with an entry per run;
+            absent_ns is what a run without the kind exposes in it [ns].
         stragglers: one row per straggler of each run.
         trend: one row per operation that was fitted over three or more numbers of ranks.
         gates: empty without gates.

@@ -13,6 +13,7 @@ from enum import StrEnum
 import polars as pl
 
 from traceq.compare.side import Side
+from traceq.model.timing import lower_median
 from traceq.report import Row
 
 WHOLE = ("compute", "exposed_comm", "exposed_copy", "idle")
@@ -91,7 +92,7 @@ def knows(side: Side, names: tuple[str, ...]) -> bool:
 
 
 def _median(values: pl.Series) -> int:
-    return int(values.sort()[(len(values) - 1) // 2])
+    return lower_median(values) or 0
 
 
 def _spread(values: pl.Series) -> int:

@@ -3,6 +3,8 @@
 Source: docs/metrics.md, time accounting.
 """
 
+from collections.abc import Iterable
+
 PARTS = (
     "window_ns",
     "compute_ns",
@@ -14,3 +16,13 @@ PARTS = (
     "idle_ns",
 )
 RATIOS = ("comm_fraction", "exposed_comm_fraction", "overlap_ratio")
+
+
+def lower_median(values: Iterable[int]) -> int | None:
+    """Returns: the middle one of integers, the lower of an even count, None of none.
+
+    >>> lower_median([3, 1, 2, 9]), lower_median([])
+    (2, None)
+    """
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2] if ordered else None

@@ -7,8 +7,8 @@ from rich.text import Text
 
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.layout import MOST_ROWS, SEVERITY_STYLE, more, section, table_of
-from traceq.render.words import clock_text
-from traceq.report import Report, Row, reason_text
+from traceq.render.words import clock_text, peak_text, rate_text
+from traceq.report import Report, reason_text
 
 
 def collectives(report: Report) -> RenderableType:
@@ -18,15 +18,14 @@ def collectives(report: Report) -> RenderableType:
         *("algbw", "busbw", "of peak"),
     )
     for row in report.collectives[:MOST_ROWS]:
-        bound = _BOUNDS.get(row["quality"], "")
         table.add_row(
             row["op"],
             str(row["group_size"] or UNKNOWN),
             f"{row['count']:,}",
             size_text(row["bytes_p50"]),
             *(time_text(row[name]) for name in ("duration_ns_p50", "transfer_ns_p50", "wait_ns")),
-            *(_rate_text(row[name], bound) for name in ("algbw_gbps", "busbw_gbps")),
-            _peak_text(row, bound),
+            *(rate_text(row, name) for name in ("algbw_gbps", "busbw_gbps")),
+            peak_text(row),
         )
     title = "Communication (medians; transfer is without waiting; waiting in sum; rates in GB/s)"
     unknown = {row["quality"] for row in report.collectives} - {"measured"}
@@ -40,19 +39,6 @@ def collectives(report: Report) -> RenderableType:
         if above
         else None,
     )
-
-
-_BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
-
-
-def _peak_text(row: Row, bound: str) -> str:
-    if row["efficiency"] is None:
-        return UNKNOWN
-    return f"{bound}{percent_text(row['efficiency'])} {row['peak_source']}"
-
-
-def _rate_text(rate: float | None, bound: str) -> str:
-    return UNKNOWN if rate is None else f"{bound}{rate:.4g}"
 
 
 _VERDICTS = {

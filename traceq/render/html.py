@@ -7,10 +7,16 @@ from traceq.gates import gate_text
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.gates import WORDS
 from traceq.render.layout import MOST_ROWS
-from traceq.render.markdown import rate, sentence
 from traceq.render.page import element, items, page, section, table
 from traceq.render.picture import Series, curves, stacked_bars
-from traceq.render.words import PARTS, answer_text, coverage_text, window_text
+from traceq.render.words import (
+    PARTS,
+    answer_text,
+    coverage_text,
+    rate_text,
+    sentence,
+    window_text,
+)
 from traceq.report import Report, Row, reason_text
 
 _CLASSES = {True: "good", False: "bad", None: "open"}
@@ -147,8 +153,8 @@ def _collectives(report: Report) -> Element | None:
             size_text(row["bytes_p50"]),
             time_text(row["transfer_ns_p50"]),
             time_text(row["wait_ns"]),
-            UNKNOWN if row["algbw_gbps"] is None else f"{row['algbw_gbps']:.4g}",
-            rate(row),
+            rate_text(row, "algbw_gbps"),
+            rate_text(row),
             percent_text(row["efficiency"]),
             row["peak_source"] or UNKNOWN,
             row["quality"],

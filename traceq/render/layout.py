@@ -1,8 +1,9 @@
 """How sections of a text report are laid out."""
 
+import io
 import re
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +12,20 @@ WIDTH = 100
 MOST_ROWS = 12
 SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def printed(what: RenderableType, *, color: bool) -> str:
+    """Returns: what a console of `WIDTH` columns prints, without spaces at the ends of lines."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=WIDTH,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        highlight=False,
+    )
+    console.print(what)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def counted(count: int, what: str) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from traceq.gates import gate_text
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.layout import clean, counted, shorten
-from traceq.render.words import PARTS, answer_text, coverage_text, window_text
+from traceq.render.words import (
+    PARTS,
+    answer_text,
+    coverage_text,
+    rate_text,
+    sentence,
+    window_text,
+)
 from traceq.report import Report, Row, reason_text
 
 WIDTH = 80
@@ -15,7 +22,6 @@ MOST = 5
 TITLE = 50  # characters of a name in a heading
 _MARKS = {True: "✅", False: "❌", None: "⚠️"}
 _SPECIAL = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")
-_BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
 
 
 def render(report: Report) -> str:
@@ -82,7 +88,7 @@ def _collectives(report: Report) -> Iterator[str]:
             str(row["group_size"] or UNKNOWN),
             size_text(row["bytes_p50"]),
             time_text(row["transfer_ns_p50"]),
-            rate(row),
+            rate_text(row),
             percent_text(row["efficiency"]),
         )
         for row in report.collectives[:MOST]
@@ -90,12 +96,6 @@ def _collectives(report: Report) -> Iterator[str]:
     columns = ("operation", ">ranks", ">size", ">transfer", ">busbw GB/s", ">of peak")
     yield from table(columns, rows)
     yield from _more(len(report.collectives), "kinds")
-
-
-def rate(row: Row) -> str:
-    """Returns: the busbw of a kind of collective, marked where it is a bound."""
-    busbw = row["busbw_gbps"]
-    return UNKNOWN if busbw is None else f"{_BOUNDS.get(row['quality'], '')}{busbw:.4g}"
 
 
 def _stragglers(report: Report) -> Iterator[str]:
@@ -168,11 +168,6 @@ def item(text: str) -> Iterator[str]:
     """Yields: the lines of one list item."""
     yield from textwrap.wrap(text, WIDTH, initial_indent="- ", subsequent_indent="  ",
                              break_on_hyphens=False)  # fmt: skip
-
-
-def sentence(text: str) -> str:
-    """Returns: a text with a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def wrapped(text: str) -> Iterator[str]:

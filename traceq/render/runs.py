@@ -1,16 +1,15 @@
 """Runs of the store, as tables for people and as JSON by the schemas beside this file."""
 
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from traceq.model.units import size_text, time_text
-from traceq.render.layout import WIDTH, counted, listed, shorten, table_of
+from traceq.render.layout import WIDTH, counted, listed, printed, shorten, table_of
 from traceq.store import Stored, StoredRun
 
 RUNS_SCHEMA = "traceq.runs/1"
@@ -33,7 +32,7 @@ def list_table(runs: Sequence[StoredRun], *, color: bool = False) -> str:
         )
     marked = any(run.status != "complete" for run in runs)
     note = Text("* not every source was read whole", style="dim")
-    return _printed(Group(table, note) if marked else table, color=color)
+    return printed(Group(table, note) if marked else table, color=color)
 
 
 def _cells(run: StoredRun) -> tuple[str, ...]:
@@ -70,7 +69,7 @@ def show_table(run: StoredRun, *, color: bool = False) -> str:
         name = shorten(each.file_name, _FILE_CELLS)
         sources.add_row(Text(name), each.kind, size_text(each.size_bytes), each.sha256[:_DIGITS])
     parts: list[RenderableType] = [Text(shorten(run.name, WIDTH), style="bold"), facts, "", sources]
-    return _printed(Group(*parts), color=color)
+    return printed(Group(*parts), color=color)
 
 
 def stored_line(stored: Stored) -> str:
@@ -133,16 +132,3 @@ def _ranks(run: StoredRun, of: str = " of ") -> str:
     if run.world_size is None or run.world_size == run.rank_count:
         return str(run.rank_count)
     return f"{run.rank_count}{of}{run.world_size}"
-
-
-def _printed(what: RenderableType, *, color: bool) -> str:
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=WIDTH,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-    )
-    console.print(what)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

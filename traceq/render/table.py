@@ -1,9 +1,8 @@
 """A report as a table for people: the answer first, then its window, coverage and parts."""
 
-import io
 from collections.abc import Iterable
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,9 +12,9 @@ from traceq.render.gates import gates
 from traceq.render.layout import (
     MOST_ROWS,
     SEVERITY_STYLE,
-    WIDTH,
     listed,
     more,
+    printed,
     section,
     shorten,
     table_of,
@@ -36,16 +35,7 @@ def render(report: Report, *, color: bool = False) -> str:
         report: the report.
         color: use terminal colours.
     """
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=WIDTH,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-    )
-    console.print(Group(*_sections(report)))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return printed(Group(*_sections(report)), color=color)
 
 
 def _sections(report: Report) -> Iterable[RenderableType]:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from traceq.model.units import percent_text, time_text
+from traceq.model.units import UNKNOWN, percent_text, time_text
 from traceq.render.layout import counted, listed
-from traceq.report import Report, reason_text
+from traceq.report import Report, Row, reason_text
 
 PARTS = (
     ("compute", "compute_ns"),
@@ -12,6 +12,28 @@ PARTS = (
     ("exposed copies", "exposed_copy_ns"),
     ("idle", "idle_ns"),
 )
+
+
+BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
+
+
+def rate_text(row: Row, name: str = "busbw_gbps") -> str:
+    """Returns: a rate of a kind of collective in GB/s, marked where it is a bound."""
+    rate = row[name]
+    return UNKNOWN if rate is None else f"{BOUNDS.get(row['quality'], '')}{rate:.4g}"
+
+
+def peak_text(row: Row) -> str:
+    """Returns: the share of its link's peak that a kind of collective reaches, and whose peak."""
+    if row["efficiency"] is None:
+        return UNKNOWN
+    bound = BOUNDS.get(row["quality"], "")
+    return f"{bound}{percent_text(row['efficiency'])} {row['peak_source']}"
+
+
+def sentence(text: str) -> str:
+    """Returns: a text with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def answer_text(report: Report) -> str:

@@ -16,9 +16,9 @@ from traceq.render.compared.words import (
     window,
 )
 from traceq.render.html import gates
-from traceq.render.markdown import rate
 from traceq.render.page import COLORS, element, items, page, section, table
 from traceq.render.picture import Series, curves, stacked_bars, waterfall
+from traceq.render.words import rate_text
 from traceq.report import Row
 
 _CLASSES = {Verdict.MORE: "bad", Verdict.LESS: "good", Verdict.NOISE: "open"}
@@ -159,7 +159,7 @@ def _entry(entry: Row | None) -> tuple["str | Element", ...]:
         element("span", time_text(entry["transfer_ns_p50"]),
                 class_=_CLASSES.get(entry["verdict"], "")),
         time_text(entry["wait_ns_mean"]),
-        rate(entry),
+        rate_text(entry),
         percent_text(entry["efficiency"]),
         time_text(entry["window_exposed_ns"]),
     )  # fmt: skip

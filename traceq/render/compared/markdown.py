@@ -17,7 +17,8 @@ from traceq.render.compared.words import (
     window,
 )
 from traceq.render.layout import shorten
-from traceq.render.markdown import MOST, TITLE, escape, gate_lines, item, rate, table
+from traceq.render.markdown import MOST, TITLE, escape, gate_lines, item, table
+from traceq.render.words import rate_text
 from traceq.report import Row
 
 _NAME = 8
@@ -113,7 +114,7 @@ def _entry(entry: Row | None) -> tuple[str, str, str, str]:
         return "-", "", "", ""
     return (
         time_text(entry["transfer_ns_p50"]),
-        rate(entry),
+        rate_text(entry),
         percent_text(entry["efficiency"]),
         time_text(entry["window_exposed_ns"]),
     )

@@ -1,9 +1,8 @@
 """A comparison as a table for people: why, then what it is made of, then every collective."""
 
-import io
 from collections.abc import Iterable
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +22,8 @@ from traceq.render.compared.words import (
     window,
 )
 from traceq.render.gates import gates
-from traceq.render.layout import MOST_ROWS, WIDTH, clean, more, section, shorten, table_of
+from traceq.render.layout import MOST_ROWS, clean, more, printed, section, shorten, table_of
+from traceq.render.words import rate_text
 from traceq.report import Row
 
 _STYLES = {Verdict.MORE: "red", Verdict.LESS: "green", Verdict.NOISE: "yellow"}
@@ -38,16 +38,7 @@ def render(comparison: Comparison, *, color: bool = False) -> str:
         comparison: the comparison.
         color: use terminal colours.
     """
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=WIDTH,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        highlight=False,
-    )
-    console.print(Group(*_sections(comparison)))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return printed(Group(*_sections(comparison)), color=color)
 
 
 def _sections(comparison: Comparison) -> Iterable[RenderableType]:
@@ -177,14 +168,12 @@ def _collectives(comparison: Comparison) -> RenderableType:
 def _entry(entry: Row | None) -> Iterable[str | Text]:
     if entry is None:
         return [Text("-", style="dim"), *[""] * 6]
-    busbw = UNKNOWN if entry["busbw_gbps"] is None else f"{entry['busbw_gbps']:.4g}"
-    bound = {"partial_ranks": ">=", "rooted": "<="}.get(entry["quality"], "")
     return (
         UNKNOWN if entry["group_size"] is None else str(entry["group_size"]),
         UNKNOWN if entry["window_calls"] is None else f"{entry['window_calls']:.4g}",
         Text(time_text(entry["transfer_ns_p50"]), style=_STYLES.get(entry["verdict"], "")),
         time_text(entry["wait_ns_mean"]),
-        f"{bound}{busbw}",
+        rate_text(entry),
         percent_text(entry["efficiency"]),
         time_text(entry["window_exposed_ns"]),
     )
