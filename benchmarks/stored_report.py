@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from generate_nsys import generate
@@ -34,10 +35,10 @@ def store_large(folder: Path, ranks: int = RANKS, kernels: int = KERNELS) -> Sto
     sources = folder / "sources"
     sources.mkdir()
     paths = [sources / f"rank{rank}.sqlite" for rank in range(ranks)]
-    generate(paths[0], kernels)
-    for path in paths[1:]:
-        shutil.copyfile(paths[0], path)
-    options = ReadOptions(rank_map={path.name: k for k, path in enumerate(paths)}, nranks=ranks)
+    with ProcessPoolExecutor(cores()) as pool:
+        for rank, path in enumerate(paths):
+            pool.submit(generate, path, kernels, rank, ranks)
+    options = ReadOptions(rank_map={path.name: k for k, path in enumerate(paths)})
     stored = Store(folder / "store").ingest(paths, name=NAME, options=options, jobs=cores())
     shutil.rmtree(sources)
     return stored.run

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from streamlit.runtime import Runtime
 
+from traceq.dashboards import charts, comparing, notes  # noqa: F401 - not by the first visitor
 from traceq.dashboards.data import store_folder, uploads_allowed
 from traceq.dashboards.inbox import Batch, Inbox, Upload, UploadError, inbox_of
 

@@ -25,7 +25,7 @@
 -- column wait_ns BIGINT [ns] in 0..inf: part in which it waited for a late rank; NULL when unmatched
 -- key: rank, stream, start_ns, end_ns, op_count, name
 -- source: docs/metrics.md#matching
-WITH seen AS (
+WITH seen AS NOT MATERIALIZED (
     SELECT *, end_ns - start_ns AS length_ns
     FROM device_ops
     WHERE start_ns < coalesce(getvariable('to_ns'), 9223372036854775807)

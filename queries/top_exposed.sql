@@ -26,7 +26,7 @@ WITH worst AS (
     ORDER BY exposed_ns DESC, rank, start_ns, stream
     LIMIT coalesce(getvariable('k'), 20)
 ),
-compute AS (
+compute AS NOT MATERIALIZED (
     SELECT rank, start_ns, name_id
     FROM device_ops
     WHERE class = 'compute'
