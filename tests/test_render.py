@@ -1,6 +1,7 @@
 """Every format of reports and comparisons: widths, escaping, and pages that need no network."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -112,6 +113,16 @@ def test_markdown_of_a_comparison_has_80_columns(comparison: Comparison) -> None
 
 def test_a_table_has_100_columns(comparison: Comparison) -> None:
     assert max(map(len, shown(comparison, "table").splitlines())) <= 100
+
+
+def test_a_table_breaks_texts_and_cuts_no_number(tmp_path: Path, make_run: RunMaker) -> None:
+    report = build_report(make_run(*Workload(ranks=8, delay=late([5])).write_torch(tmp_path)))
+    counts = {"times_last": 1_234_567, "collectives": 1_234_567, "p_value": 1e-30}
+    rows = [row | counts for row in report.stragglers]
+    text = shown(replace(report, stragglers=rows), "table")
+    assert text.count("1,234,567 of 1,234,567") == len(rows)
+    assert text.count("<0.001") == len(rows)
+    assert "…" not in text
 
 
 def test_names_are_text_in_every_format(tmp_path: Path, make_run: RunMaker) -> None:

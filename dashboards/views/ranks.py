@@ -7,10 +7,10 @@ from traceq.dashboards import charts, panel
 from traceq.dashboards.choice import chosen_path
 from traceq.dashboards.data import report as report_of
 from traceq.dashboards.data import rows
-from traceq.model.units import UNKNOWN, percent_text, time_text
+from traceq.model.units import percent_text, time_text
+from traceq.render.words import VERDICTS, chance_text, last_text
 from traceq.report import Report
 
-_VERDICTS = {True: "straggler", False: "not significant", None: UNKNOWN}
 _MOST_OPERATIONS = 20_000
 _CAUSES = {
     "compute": "as many and the same kernels take longer: clocks, heat, another job on the device",
@@ -57,10 +57,10 @@ def _stragglers(report: Report) -> None:
         ("rank", "verdict", "last", "late", "of window", "imposed", "removable", "p", "unit",
          "cause"),
         (
-            (str(row["rank"]), _VERDICTS[row["straggler"]],
-             f"{row['times_last']:.4g} of {row['collectives']:,}", time_text(row["lateness_ns"]),
+            (str(row["rank"]), VERDICTS[row["straggler"]],
+             last_text(row), time_text(row["lateness_ns"]),
              percent_text(row["straggler_fraction"]), time_text(row["imposed_wait_ns"]),
-             time_text(row["removable_ns"]), f"{row['p_value']:.2g}", row["unit"],
+             time_text(row["removable_ns"]), chance_text(row["p_value"]), row["unit"],
              row["cause"] or "-")
             for row in report.stragglers[: charts.MOST_RANKS]
         ),

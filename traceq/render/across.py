@@ -7,7 +7,14 @@ from rich.text import Text
 
 from traceq.model.units import UNKNOWN, percent_text, size_text, time_text
 from traceq.render.layout import MOST_ROWS, SEVERITY_STYLE, more, section, table_of
-from traceq.render.words import clock_text, peak_text, rate_text
+from traceq.render.words import (
+    VERDICTS,
+    chance_text,
+    clock_text,
+    last_text,
+    peak_text,
+    rate_text,
+)
 from traceq.report import Report, reason_text
 
 
@@ -41,36 +48,31 @@ def collectives(report: Report) -> RenderableType:
     )
 
 
-_VERDICTS = {
-    True: Text("straggler", style="red"),
-    False: Text("not significant"),
-    None: Text(UNKNOWN, style="yellow"),
-}
+_STYLES = {True: "red", False: "", None: "yellow"}
 
 
 def stragglers(report: Report) -> RenderableType:
     """Returns: who arrived late, and what kept it."""
     table = table_of(
-        *("rank", "<verdict", "last", "late", "of window", "imposed", "removable", "p"),
-        *("<unit", "<cause"),
+        *("rank", "<verdict", "last", "late", "of window", "imposed", "removable", "p", "<cause"),
     )
     for row in report.stragglers[:MOST_ROWS]:
-        verdict = _VERDICTS[row["straggler"]]
         table.add_row(
             str(row["rank"]),
-            verdict,
-            f"{row['times_last']:.4g} of {row['collectives']:,}",
+            Text(VERDICTS[row["straggler"]], style=_STYLES[row["straggler"]]),
+            last_text(row),
             time_text(row["lateness_ns"]),
             percent_text(row["straggler_fraction"]),
             *(time_text(row[name]) for name in ("imposed_wait_ns", "removable_ns")),
-            f"{row['p_value']:.2g}",
-            row["unit"],
+            chance_text(row["p_value"]),
             row["cause"] or "-",
         )
     title = "Stragglers (late: behind the median peer; imposed: others waited, in sum)"
     partial = any(row["partial"] for row in report.stragglers)
     note = "ranks are missing: a straggler among the others is unknown" if partial else None
-    return section(title, table, more(len(report.stragglers), "ranks"), note)
+    units = " or ".join(sorted({f"{row['unit']}s" for row in report.stragglers}))
+    chance = f"p: chance of being later than the median peer in as many {units}"
+    return section(title, table, more(len(report.stragglers), "ranks"), note, chance)
 
 
 def latency(report: Report) -> RenderableType:

@@ -11,8 +11,11 @@ from traceq.render.page import element, items, page, section, table
 from traceq.render.picture import Series, curves, stacked_bars
 from traceq.render.words import (
     PARTS,
+    VERDICTS,
     answer_text,
+    chance_text,
     coverage_text,
+    last_text,
     rate_text,
     sentence,
     window_text,
@@ -172,16 +175,15 @@ def _collectives(report: Report) -> Element | None:
 def _stragglers(report: Report) -> Element | None:
     if not report.stragglers:
         return None
-    verdicts = {True: "straggler", False: "not significant", None: UNKNOWN}
     rows = [
         (
             str(row["rank"]),
-            element("span", verdicts[row["straggler"]], class_="bad" if row["straggler"] else ""),
-            f"{row['times_last']:.4g} of {row['collectives']:,}",
+            element("span", VERDICTS[row["straggler"]], class_="bad" if row["straggler"] else ""),
+            last_text(row),
             time_text(row["lateness_ns"]),
             percent_text(row["straggler_fraction"]),
             time_text(row["imposed_wait_ns"]),
-            f"{row['p_value']:.2g}",
+            chance_text(row["p_value"]),
             row["cause"] or "-",
         )
         for row in report.stragglers[: 4 * MOST_ROWS]

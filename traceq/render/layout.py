@@ -39,13 +39,16 @@ def listed(values: list[object], most: int = 8) -> str:
 
 
 def table_of(*columns: str) -> Table:
-    """Returns: an empty table; a column is right-aligned unless its name begins with `<`."""
+    """Returns: an empty table; a column is right-aligned unless its name begins with `<`.
+
+    Where all do not fit, texts on the left are broken into lines, and numbers stay whole.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
         table.add_column(
             column.removeprefix("<"),
             justify="left" if column.startswith("<") else "right",
-            no_wrap=True,
+            no_wrap=not column.startswith("<"),
             overflow="ellipsis",
         )
     return table

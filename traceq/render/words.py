@@ -15,6 +15,8 @@ PARTS = (
 
 
 BOUNDS = {"partial_ranks": "≥ ", "rooted": "≤ "}
+VERDICTS = {True: "straggler", False: "not significant", None: UNKNOWN}
+_LEAST_CHANCE = 0.001
 
 
 def rate_text(row: Row, name: str = "busbw_gbps") -> str:
@@ -29,6 +31,27 @@ def peak_text(row: Row) -> str:
         return UNKNOWN
     bound = BOUNDS.get(row["quality"], "")
     return f"{bound}{percent_text(row['efficiency'])} {row['peak_source']}"
+
+
+def last_text(row: Row) -> str:
+    """Returns: how often a rank arrived last, of the collectives it took part in.
+
+    >>> last_text({"times_last": 20_000, "collectives": 20_000})
+    '20,000 of 20,000'
+    >>> last_text({"times_last": 0.5, "collectives": 8})
+    '0.5 of 8'
+    """
+    times = f"{row['times_last']:,.2f}".rstrip("0").rstrip(".")
+    return f"{times} of {row['collectives']:,}"
+
+
+def chance_text(p_value: float) -> str:
+    """Returns: a chance, of which below a thousandth only that is of use.
+
+    >>> chance_text(0.03125), chance_text(6.3e-30), chance_text(1.0)
+    ('0.031', '<0.001', '1')
+    """
+    return f"<{_LEAST_CHANCE}" if p_value < _LEAST_CHANCE else f"{p_value:.2g}"
 
 
 def sentence(text: str) -> str:

@@ -23,7 +23,7 @@ from traceq.render.compared.words import (
 )
 from traceq.render.gates import gates
 from traceq.render.layout import MOST_ROWS, clean, more, printed, section, shorten, table_of
-from traceq.render.words import rate_text
+from traceq.render.words import chance_text, rate_text
 from traceq.report import Row
 
 _STYLES = {Verdict.MORE: "red", Verdict.LESS: "green", Verdict.NOISE: "yellow"}
@@ -190,7 +190,7 @@ def _stragglers(comparison: Comparison) -> RenderableType:
             time_text(row["lateness_ns"]),
             percent_text(row["straggler_fraction"]),
             time_text(row["imposed_wait_ns"]),
-            f"{row['p_value']:.2g}",
+            chance_text(row["p_value"]),
             row["cause"] or UNKNOWN,
         )
     return section("Stragglers", table, more(len(comparison.stragglers), "stragglers"))
