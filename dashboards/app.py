@@ -5,6 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from traceq.dashboards.choice import choose
+from traceq.dashboards.login import admitted, ask, show_visitor
 
 VIEWS = Path(__file__).parent / "views"
 PAGES = (
@@ -21,6 +22,10 @@ PAGES = (
 st.set_page_config(page_title="traceq", layout="wide", menu_items={"About": None})
 start = st.Page(VIEWS / "start.py", title="traceq", default=True, visibility="hidden")
 pages = [st.Page(VIEWS / f"{name}.py", title=title, url_path=name) for name, title in PAGES]
-page = st.navigation([start, *pages])
-choose()
-page.run()
+page = st.navigation([start, *pages], position="sidebar" if admitted() else "hidden")
+if admitted():
+    choose()
+    show_visitor()
+    page.run()
+else:
+    ask()

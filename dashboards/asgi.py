@@ -69,7 +69,7 @@ def _refusal(request: Request, inbox: Inbox) -> Response | None:
     ):
         return PlainTextResponse("wrong token: open the page again", 403)
     if not uploads_allowed():
-        return PlainTextResponse("uploads are off: the dashboard is not on loopback", 403)
+        return PlainTextResponse("uploads are off: the dashboard has no login", 403)
     return None
 
 

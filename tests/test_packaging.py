@@ -42,7 +42,7 @@ def test_the_core_needs_neither_torch_nor_streamlit() -> None:
     core = " ".join(PROJECT["project"]["dependencies"])
     assert not [name for name in ("torch", "streamlit", "pyarrow") if name in core]
     extras = PROJECT["project"]["optional-dependencies"]
-    assert {"dashboard", "torch", "dask", "postgres", "dev"} <= set(extras)
+    assert {"dashboard", "login", "torch", "dask", "postgres", "dev"} <= set(extras)
 
 
 def test_the_public_names_are_there_and_others_are_not() -> None:

@@ -98,21 +98,19 @@ class Server:
     log: Path
 
 
-def serve(store: Path, log: Path, *options: str) -> Server:
-    """Starts a dashboard and waits until it answers."""
+def free_port() -> int:
+    """A port that nothing listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [
-        sys.executable,
-        "-m",
-        "traceq",
-        "dashboard",
-        "--store",
-        str(store),
-        "--port",
-        str(port),
-    ]
+        port: int = free.getsockname()[1]
+        return port
+
+
+def serve(store: Path, log: Path, *options: str, port: int | None = None) -> Server:
+    """Starts a dashboard and waits until it answers."""
+    port = port or free_port()
+    words = [sys.executable, "-m", "traceq", "dashboard"]
+    words += ["--store", str(store), "--port", str(port)]
     with log.open("wb") as out:
         process = subprocess.Popen([*words, *options], stdout=out, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{port}"

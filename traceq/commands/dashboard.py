@@ -4,8 +4,10 @@ import ipaddress
 import os
 import socket
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -16,7 +18,13 @@ EPILOG = """\
 Examples:
   traceq dashboard
   traceq dashboard --store runs/ --port 8502
+  traceq dashboard --host 0.0.0.0 --login login.toml
 """
+
+_LOGIN_KEYS = (
+    "redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url"
+)  # fmt: skip
+_LEAST_SECRET = 32
 
 _THEME = {
     "light": {
@@ -48,8 +56,15 @@ _THEME = {
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. At any but the default others can come in without a login; then "
-    "nothing can be uploaded.",
+    help="Address to listen on. At any but the default others can come in; without --login they "
+    "need none, and nothing can be uploaded.",
+)
+@click.option(
+    "--login",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Show pages only after a login at the OpenID Connect provider whose client this file "
+    "describes: see docs/dashboard.md.",
 )
 @click.option(
     "--allow-host",
@@ -65,7 +80,13 @@ _THEME = {
     help="Largest file that can be uploaded.",
 )
 def dashboard(
-    *, store: Path | None, port: int, host: str, allow_host: tuple[str, ...], max_upload_mb: int
+    *,
+    store: Path | None,
+    port: int,
+    host: str,
+    login: Path | None,
+    allow_host: tuple[str, ...],
+    max_upload_mb: int,
 ) -> None:
     """Serves the dashboard: upload the files of a run, and see where its time goes.
 
@@ -75,12 +96,14 @@ def dashboard(
         message = "the dashboard needs streamlit: pip install 'traceq[dashboard]'"
         raise TraceqError(message)
     import traceq.dashboards
+    from traceq.dashboards.login import REQUIRED
 
+    called = [] if login is None else [_login_host(login)]
     _refuse_busy(host, port)
-    if not is_loopback(host):
+    if login is None and not is_loopback(host):
         click.echo(
             f"traceq: {host} is not this machine alone: whoever reaches port {port} can read every "
-            "run; put a login before it, and see docs/dashboard.md",
+            "run: see --login",
             err=True,
         )
     if store is not None:
@@ -88,7 +111,10 @@ def dashboard(
     script = Path(traceq.dashboards.__file__).with_name("asgi.py")
     words = [sys.executable, "-m", "streamlit", "run", str(script)]
     words += [f"--{key}={value}" for key, value in _options(host, port, max_upload_mb).items()]
-    for name in dict.fromkeys(("localhost", "127.0.0.1", host, *allow_host)):
+    os.environ[REQUIRED] = "0" if login is None else "1"
+    if login is not None:
+        words.append(f"--secrets.files={login.resolve()}")
+    for name in dict.fromkeys(("localhost", "127.0.0.1", host, *called, *allow_host)):
         words.append(f"--server.allowedHosts={name}")
     click.echo(f"traceq: the dashboard is at http://{_shown(host)}:{port}", err=True)
     sys.stderr.flush()
@@ -117,6 +143,43 @@ def _options(host: str, port: int, max_upload_mb: int) -> dict[str, object]:
         "logger.hideWelcomeMessage": "true",
         **{f"theme.{mode}.{key}": value for mode in _THEME for key, value in _THEME[mode].items()},
     }
+
+
+def _login_host(file: Path) -> str:
+    """Returns: the host name by which browsers come back from the provider.
+
+    Raises:
+        TraceqError: the file does not describe a client, or Authlib is not there.
+    """
+    try:
+        client = tomllib.loads(file.read_text(encoding="utf-8")).get("auth")
+    except OSError as error:
+        message = f"{file.name}: cannot be read: {error.strerror}"
+        raise TraceqError(message) from error
+    except ValueError as error:
+        message = f"{file.name}: is not TOML: {error}"
+        raise TraceqError(message) from error
+    client = client if isinstance(client, dict) else {}
+    missing = [key for key in _LOGIN_KEYS if not isinstance(client.get(key), str)]
+    if missing:
+        told = ", ".join(missing)
+        message = f"{file.name}: its table [auth] has no {told}: see docs/dashboard.md"
+        raise TraceqError(message)
+    if len(client["cookie_secret"]) < _LEAST_SECRET:
+        message = (
+            f"{file.name}: cookie_secret is shorter than {_LEAST_SECRET} characters: make one with "
+            "python -c 'import secrets; print(secrets.token_hex(32))'"
+        )
+        raise TraceqError(message)
+    back = urlsplit(client["redirect_uri"])
+    name: str | None = back.hostname
+    if name is None or not back.path.endswith("/oauth2callback"):
+        message = f"{file.name}: redirect_uri is not https://HOST/oauth2callback"
+        raise TraceqError(message)
+    if find_spec("authlib") is None:
+        message = "a login needs Authlib: pip install 'traceq[login]'"
+        raise TraceqError(message)
+    return name
 
 
 def _shown(host: str) -> str:
