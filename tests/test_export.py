@@ -1,18 +1,22 @@
 """The timeline of a run: at any level of detail, and as trace events for Perfetto."""
 
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
+from tests.commands import traceq
 from tests.conftest import RunMaker
 from tests.traces.nsys import NsysExport
 from tests.traces.workload import MS, Workload, late
 from traceq.export import trace_events
 from traceq.query import run_query
-from traceq.runfile import Run
+from traceq.runfile import Run, open_run
 
 KERNELS = ((1000, 1010, "a<f>"), (1020, 1025, "b<f>"), (1300, 1700, "c<f>"), (2005, 2010, "a<f>"))
 
@@ -78,7 +82,7 @@ class TestEvents:
     """What ui.perfetto.dev opens."""
 
     def events(self, run: Run, **more: int) -> list[dict[str, Any]]:
-        told: dict[str, Any] = json.loads(trace_events(run, 0, 1 << 60, **more))
+        told: dict[str, Any] = json.loads(b"".join(trace_events(run, 0, 1 << 60, **more)))
         events: list[dict[str, Any]] = told["traceEvents"]
         return events
 
@@ -104,3 +108,74 @@ class TestEvents:
 
     def test_a_long_window_is_cut_at_its_end(self, small: Run) -> None:
         assert [e["name"] for e in self.events(small, most=2) if e["ph"] == "X"] == ["a", "b"]
+
+
+class TestCommand:
+    """`traceq export`: the whole run, or some steps of it, for other tools."""
+
+    @pytest.fixture
+    def saved(self, tmp_path: Path) -> Path:
+        """A run of four ranks and three steps of 49 ms and more, as a file."""
+        sources = Workload(ranks=4, per_node=4, steps=3, delay=late([3])).write_torch(tmp_path)
+        path = tmp_path / "night.duckdb"
+        assert traceq("report", *sources, "--save", path, "--name", "night").returncode == 0
+        return path
+
+    def slices(self, path: Path) -> list[dict[str, Any]]:
+        text = path.read_bytes()
+        told = json.loads(gzip.decompress(text) if path.suffix == ".gz" else text)
+        return [event for event in told["traceEvents"] if event["ph"] == "X"]
+
+    def test_every_operation_is_in_the_trace(self, saved: Path, tmp_path: Path) -> None:
+        done = traceq("export", saved, "--to", "perfetto", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr == "traceq: wrote night.json.gz\n"
+        with open_run(saved) as run:
+            (count,) = run.frame("SELECT count(*) FROM device_ops").row(0)
+        slices = self.slices(tmp_path / "night.json.gz")
+        assert sum(e["cat"] != "wait" for e in slices) == count
+
+    def test_steps_are_cut_out(self, saved: Path, tmp_path: Path) -> None:
+        for steps, there in (("1", {1}), ("1-2", {1, 2}), ("2-1", {1, 2})):
+            path = tmp_path / f"{steps}.json"
+            done = traceq("export", saved, "--to", "perfetto", "--steps", steps, "--output", path)
+            assert done.returncode == 0
+            counts = Counter(e["args"]["step"] for e in self.slices(path) if "args" in e)
+            assert counts == dict.fromkeys(there, 4 * 9)  # 4 ranks, 3 phases of 3 kernels
+
+    def test_tables_are_those_of_the_run(self, saved: Path, tmp_path: Path) -> None:
+        done = traceq("export", saved, "--to", "parquet", "--output", tmp_path / "tables")
+        assert done.returncode == 0
+        with open_run(saved) as run:
+            names = run.frame("SELECT table_name FROM duckdb_tables()")["table_name"].to_list()
+            assert {p.name for p in (tmp_path / "tables").iterdir()} == {
+                f"{name}.parquet" for name in names
+            }
+            for name in names:
+                written = pl.read_parquet(tmp_path / "tables" / f"{name}.parquet")
+                assert_frame_equal(written, run.frame(f"FROM {name}"), check_row_order=False)
+
+    def test_sources_are_read_first(self, tmp_path: Path) -> None:
+        (source, *_) = Workload(ranks=1, per_node=1, steps=3).write_nsys(tmp_path)
+        done = traceq("export", source, "--to", "perfetto", "--output", tmp_path / "a.json")
+        assert done.returncode == 0
+        assert self.slices(tmp_path / "a.json")
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["--to", "perfetto", "--steps", "7-9"], "no steps 7 to 9: the run has steps 0 to 2"),
+            (["--to", "perfetto", "--steps", "x"], "must be a step or a range of them"),
+            (["--to", "parquet", "--steps", "1"], "use it with --to perfetto"),
+            (["--to", "parquet", "--output", "."], "exists: choose another name"),
+            (["--to", "perfetto", "--output", "gone/a.json"], "cannot be written: No such file"),
+        ],
+    )
+    def test_what_cannot_be_is_told_and_leaves_nothing(
+        self, saved: Path, tmp_path: Path, words: list[str], told: str
+    ) -> None:
+        before = sorted(tmp_path.iterdir())
+        done = traceq("export", saved, *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert sorted(tmp_path.iterdir()) == before

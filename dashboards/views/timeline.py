@@ -8,11 +8,10 @@ from traceq.dashboards.choice import chosen_path
 from traceq.dashboards.components.timeline import encode, timeline_canvas, window_of
 from traceq.dashboards.data import opened, rows
 from traceq.dashboards.data import report as report_of
+from traceq.dashboards.notes import clock_note
 from traceq.export import MOST_EVENTS, trace_events
 from traceq.model.units import time_text
 from traceq.query import run_query
-from traceq.render.words import clock_text
-from traceq.report import Report
 
 _MOST_LANES = 64
 _MARGIN = 0.2
@@ -46,20 +45,6 @@ def _chosen_lanes(lanes: pl.DataFrame) -> pl.DataFrame:
     last = shown["rank"].to_list()[-1]
     st.caption(f"Ranks {first} to {last} of {len(ranks)}: {_MOST_LANES} streams fit.")
     return shown
-
-
-def _clocks(report: Report) -> str:
-    told = clock_text(report)
-    if told:
-        return f"Clocks: {told}."
-    hosts = {source["host"] for source in report.sources}
-    if len(report.sources) == 1 or len(hosts) == 1:
-        return "Clocks: one host, nothing to align."
-    aligned = [s for s in report.sources if s["clock_residual_p95_ns"] is not None]
-    if aligned:
-        residual = max(source["clock_residual_p95_ns"] for source in aligned)
-        return f"Clocks: none had to be shifted; 95 % of ends lie within {time_text(residual)}."
-    return "Clocks are not aligned: order between ranks of different hosts means nothing."
 
 
 def _asked_window(first: int, last: int, key: str) -> tuple[int, int, int]:
@@ -98,9 +83,13 @@ def _timeline(path: str, run: str, lanes: pl.DataFrame) -> None:
     _ways_out(path, frame, low, high)
 
 
+def _trace(path: str, low: int, high: int) -> bytes:
+    return b"".join(trace_events(opened(path), low, high, most=MOST_EVENTS))
+
+
 def _ways_out(path: str, frame: pl.DataFrame, low: int, high: int) -> None:
     st.download_button(
-        "Open in Perfetto: save this window", lambda: trace_events(opened(path), low, high),
+        "Open in Perfetto: save this window", lambda: _trace(path, low, high),
         "window.json", "application/json", on_click="ignore", icon=":material/download:",
         help=f"Trace events for ui.perfetto.dev, at most {MOST_EVENTS:,} operations.",
     )  # fmt: skip
@@ -112,7 +101,7 @@ def _ways_out(path: str, frame: pl.DataFrame, low: int, high: int) -> None:
 chosen = chosen_path()
 shown = report_of(chosen)
 panel.head("Timeline", "What ran when, on each stream of each rank?", shown)
-st.caption(panel.plain(_clocks(shown)))
+st.caption(panel.plain(clock_note(shown)))
 streams = _lanes(chosen)
 if streams.is_empty():
     panel.nothing("Nothing to draw: no device operation is in the run file", "graph_hidden")

@@ -6,6 +6,7 @@ from traceq.commands.compare import compare
 from traceq.commands.dashboard import dashboard
 from traceq.commands.demo import demo
 from traceq.commands.doctor import doctor
+from traceq.commands.export import export
 from traceq.commands.ingest import ingest
 from traceq.commands.query import query
 from traceq.commands.record import record
@@ -26,4 +27,5 @@ COMMANDS = (
     baseline,
     query,
     sql,
+    export,
 )

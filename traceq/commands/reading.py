@@ -223,8 +223,8 @@ def _stored(name: str) -> Path | None:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, float], None] | None]:
-    """Yields: what to tell a reading's progress to, None where nobody watches it."""
+def progress(doing: str = "reading") -> Iterator[Callable[[str, float], None] | None]:
+    """Yields: what to tell the progress of a long job to, None where nobody watches it."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -232,5 +232,5 @@ def progress() -> Iterator[Callable[[str, float], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
-        yield lambda name, share: bar.update(task, completed=share, description=f"reading {name}")
+        task = bar.add_task(doing, total=1.0)
+        yield lambda name, share: bar.update(task, completed=share, description=f"{doing} {name}")
