@@ -27,7 +27,14 @@ FLAGS = (
 )
 MOVES = ("Zoom in (W or +)", "Zoom in (W or +)", "Later (D or right)", "Zoom in (W or +)",
          "Earlier (A or left)", "Zoom out (S or -)")  # fmt: skip
-DRAWN = "document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
+DRAWN = """() => {
+    const app = document.querySelector('[data-testid=stApp]')
+    const all = (what, drawn) => [...app.querySelectorAll(what)].every(drawn)
+    return app.dataset.testScriptState === 'notRunning'
+        && !app.querySelector('[data-testid=stSkeleton]')
+        && all('[data-testid=stVegaLiteChart]', chart => chart.querySelector('canvas, svg'))
+        && all('.timeline', timeline => timeline.dataset.drawn > 0)
+}"""
 
 
 @contextmanager

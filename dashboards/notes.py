@@ -4,7 +4,7 @@ import streamlit as st
 
 from traceq.dashboards.panel import plain
 from traceq.model.units import time_text
-from traceq.render.words import sentence
+from traceq.render.words import clock_text, sentence
 from traceq.report import Report
 
 _ICONS = {
@@ -45,3 +45,18 @@ def show_notes(report: Report) -> None:
         hint = hints[severity, message]
         if hint:
             st.caption(f"→ {plain(hint)}")
+
+
+def clock_note(report: Report) -> str:
+    """Returns: whether times of different ranks can be compared, and how far."""
+    told = clock_text(report)
+    if told:
+        return f"Clocks: {told}."
+    hosts = {source["host"] for source in report.sources}
+    if len(report.sources) == 1 or (len(hosts) == 1 and None not in hosts):
+        return "Clocks: one host, nothing to align."
+    aligned = [s for s in report.sources if s["clock_residual_p95_ns"] is not None]
+    if aligned:
+        residual = max(source["clock_residual_p95_ns"] for source in aligned)
+        return f"Clocks: none had to be shifted; 95 % of ends lie within {time_text(residual)}."
+    return "Clocks are not aligned: order between ranks of different sources means nothing."

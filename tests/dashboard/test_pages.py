@@ -1,15 +1,20 @@
 """Every page on every kind of store, as Streamlit runs it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import traceq.dashboards
+from tests.conftest import RunMaker
 from tests.dashboard.conftest import HOSTILE, KINDS
+from tests.traces.workload import Workload
+from traceq.dashboards.notes import clock_note
 from traceq.dashboards.panel import plain
 from traceq.model.reasons import REASONS, WAYS_OUT
+from traceq.report import build_report
 
 Show = Callable[..., AppTest]
 APP = Path(traceq.dashboards.__file__).with_name("app.py")
@@ -107,6 +112,16 @@ def test_sql_shows_rows_up_to_the_limit(show: Show) -> None:
     app.button[0].click().run()
     assert len(app.dataframe[0].value) == 10_000
     assert "10,000 rows, the first of more" in words(app)
+
+
+def test_sources_of_unknown_hosts_are_not_taken_for_one_host(
+    tmp_path: Path, make_run: RunMaker
+) -> None:
+    work = Workload(ranks=2, per_node=2, steps=3)
+    report = build_report(make_run(*work.write_nsys(tmp_path)))
+    assert clock_note(report) == "Clocks: one host, nothing to align."
+    nameless = [source | {"host": None} for source in report.sources]
+    assert "one host" not in clock_note(replace(report, sources=nameless))
 
 
 def test_a_name_is_shown_as_text() -> None:
