@@ -106,6 +106,14 @@ class TestEvents:
         assert {flows[i, "s"] for i, _ in flows} == {1}
         assert {flows[i, "t"] for i, _ in flows} == {3}
 
+    @pytest.mark.parametrize("at_once", [1, 2, 5, 7])
+    def test_pieces_make_the_whole(
+        self, four: Run, at_once: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = self.events(four)
+        monkeypatch.setattr("traceq.export._AT_ONCE", at_once)
+        assert Counter(map(json.dumps, self.events(four))) == Counter(map(json.dumps, whole))
+
     def test_a_long_window_is_cut_at_its_end(self, small: Run) -> None:
         assert [e["name"] for e in self.events(small, most=2) if e["ph"] == "X"] == ["a", "b"]
 

@@ -1,8 +1,8 @@
 """A run for other tools: its timeline for ui.perfetto.dev, its tables as Parquet."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -15,7 +15,7 @@ from traceq.runfile import Run
 MOST_EVENTS = 200_000
 _AT_ONCE = 50_000
 _END_NS = (1 << 63) - 1
-_ARGUMENTS = ("op_count", "step", "op", "size_bytes", "collective_id", "transfer_ns", "wait_ns")
+_ARGUMENTS = ("op_count", "step", "size_bytes", "collective_id", "transfer_ns", "wait_ns")
 
 Progress = Callable[[str, float], None]
 
@@ -46,20 +46,36 @@ def trace_events(
     window = {"from_ns": from_ns, "to_ns": to_ns}
     if most is not None:
         window["to_ns"] = _cut(run, window, most)
-    begun: set[int] = set()
-    yield b'{"displayTimeUnit":"ns","traceEvents":['
-    first = True
-    ranks = run.frame("SELECT DISTINCT rank FROM device_ops ORDER BY rank")["rank"].to_list()
+    begun = pl.Series(dtype=pl.Int64)
+    streams = run.frame("SELECT DISTINCT rank, stream FROM device_ops ORDER BY ALL")
+    ranks = streams["rank"].unique().sort().to_list()
+    yield b'{"displayTimeUnit":"ns","traceEvents":[\n' + _names(streams).encode()
     for number, rank in enumerate(ranks):
         if on_progress is not None:
             on_progress(f"rank {rank}", number / len(ranks))
         chosen = window | {"first_rank": rank, "last_rank": rank}
-        rows = run_query(run, "timeline", chosen).sort("start_ns", maintain_order=True)
-        for events in _of_rank(rank, rows, begun):
-            yield b"" if first else b","
-            yield msgspec.json.encode(events)[1:-1]
-            first = False
+        there = [pl.Series(dtype=pl.Int64)]
+        for low, high in _pieces(run, chosen):
+            rows = run_query(run, "timeline", chosen | {"from_ns": low, "to_ns": high})
+            if low != from_ns:
+                rows = rows.filter(pl.col("start_ns") >= low)
+            if rows.height:
+                yield b",\n" + _events(rows, begun).encode()
+            there.append(rows["collective_id"].drop_nulls())
+        begun = pl.concat([begun, *there]).unique()
     yield b"]}\n"
+
+
+def _pieces(run: Run, window: dict[str, int]) -> Iterator[tuple[int, int]]:
+    """Yields windows [ns] in which few operations of a rank begin, which make up the whole."""
+    starts = run.frame(
+        "SELECT start_ns FROM (SELECT start_ns, row_number() OVER (ORDER BY start_ns) AS number "
+        "FROM device_ops WHERE rank = getvariable('first_rank') "
+        "AND start_ns > getvariable('from_ns') AND start_ns < getvariable('to_ns')) "
+        f"WHERE number % {_AT_ONCE} = 0 ORDER BY start_ns",
+        window,
+    )
+    yield from pairwise((window["from_ns"], *starts["start_ns"].unique().sort(), window["to_ns"]))
 
 
 def _cut(run: Run, window: dict[str, int], most: int) -> int:
@@ -73,38 +89,61 @@ def _cut(run: Run, window: dict[str, int], most: int) -> int:
     return int(later.item()) if later.height else window["to_ns"]
 
 
-def _of_rank(rank: int, rows: pl.DataFrame, begun: set[int]) -> Iterator[list[dict[str, Any]]]:
-    """Yields lists of the events of a rank, none of them empty."""
-    if rows.is_empty():
-        return
-    named: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
-    ]
-    yield named + [
-        {"ph": "M", "name": "thread_name", "pid": rank, "tid": stream}
-        | {"args": {"name": f"stream {stream}"}}
-        for stream in rows["stream"].unique().sort()
-    ]
-    for part in rows.iter_slices(_AT_ONCE):
-        yield [event for row in part.iter_rows(named=True) for event in _events(row, begun)]
+def _names(streams: pl.DataFrame) -> str:
+    """Returns: events that name ranks and streams, as JSON, separated by commas."""
+    form = '{{"ph":"M","name":"{}_name","pid":{},"tid":{},"args":{{"name":"{} {}"}}}}'.format
+    threads = [form("thread", *row, "stream", row[1]) for row in streams.iter_rows()]
+    ranks = streams["rank"].unique().sort()
+    return ",\n".join([form("process", rank, 0, "rank", rank) for rank in ranks] + threads)
 
 
-def _events(row: dict[str, Any], begun: set[int]) -> Iterator[dict[str, Any]]:
-    place = {"pid": row["rank"], "tid": row["stream"], "ts": row["start_ns"] / 1000}
-    yield place | {
-        "ph": "X",
-        "name": row["name"],
-        "cat": row["class"] or "unknown",
-        "dur": (row["end_ns"] - row["start_ns"]) / 1000,
-        "args": {name: row[name] for name in _ARGUMENTS if row[name] is not None},
-    }
-    if row["wait_ns"]:
-        yield place | {"ph": "X", "name": "waiting", "cat": "wait", "dur": row["wait_ns"] / 1000}
-    collective = row["collective_id"]
-    if collective is not None:
-        flow = {"name": "collective", "cat": "collective", "id": collective}
-        yield place | flow | {"ph": "t" if collective in begun else "s"}
-        begun.add(collective)
+def _events(rows: pl.DataFrame, begun: pl.Series) -> str:
+    """Returns: the events of operations as JSON, separated by commas.
+
+    Args:
+        rows: columns of the query `timeline`.
+        begun: collectives whose flow began on another rank.
+    """
+    quoted = {name: msgspec.json.encode(name).decode() for name in rows["name"].unique()}
+    name = pl.col("name").replace_strict(quoted, return_dtype=pl.String)
+    kind = pl.col("class").fill_null("unknown")
+    place = pl.format('"pid":{},"tid":{},"ts":{}', "rank", "stream", _us(pl.col("start_ns")))
+    length = _us(pl.col("end_ns") - pl.col("start_ns"))
+    arguments = [pl.format(f',"{argument}":{{}}', argument) for argument in _ARGUMENTS]
+    said = _joined(*arguments, pl.format(',"op":"{}"', "op")).str.slice(1)
+    phase = pl.when(pl.col("collective_id").is_in(begun.implode())).then(pl.lit("t"))
+    events = (
+        pl.format(
+            '{{"ph":"X","name":{},"cat":"{}",{},"dur":{},"args":{{{}}}}}',
+            name,
+            kind,
+            place,
+            length,
+            said,
+        ),
+        pl.when(pl.col("wait_ns") > 0).then(
+            pl.format(
+                ',\n{{"ph":"X","name":"waiting","cat":"wait",{},"dur":{}}}',
+                *(place, _us(pl.col("wait_ns"))),
+            )
+        ),
+        pl.format(
+            ',\n{{"ph":"{}","name":"collective","cat":"collective",{},"id":{}}}',
+            *(phase.otherwise(pl.lit("s")), place, "collective_id"),
+        ),
+    )
+    text: str = rows.select(_joined(*events).str.join(",\n")).item()
+    return text
+
+
+def _joined(*texts: pl.Expr) -> pl.Expr:
+    """Returns: those of some texts that are not NULL, one behind the other."""
+    return pl.concat_str(text.fill_null("") for text in texts)
+
+
+def _us(ns: pl.Expr) -> pl.Expr:
+    """Returns: microseconds as text, exact to the nanosecond."""
+    return pl.format("{}.{}", ns // 1000, (ns % 1000).cast(pl.String).str.zfill(3))
 
 
 def steps_window(run: Run, first: int, last: int) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def export(*, run: tuple[str, ...], form: str, output: Path | None, steps: str |
 
     with opened(run) as (opened_run, failures):
         stem = re.sub(r"[^\w.-]+", "-", Path(opened_run.name).stem)
-        path = output or Path(stem if form == "parquet" else f"{stem}.json.gz")
+        path = output or Path(f"{stem}.tables" if form == "parquet" else f"{stem}.json.gz")
         (tables if form == "parquet" else timeline)(opened_run, path)
     click.echo(f"traceq: wrote {path}", err=True)
     for failure in failures:
