@@ -19,13 +19,23 @@ class Measured:
 
 def run(command: Sequence[str]) -> Measured:
     """Returns: the wall time and peak memory of a command that must succeed."""
+    # The peak of a child counts that of the process it was forked from: a small one between them.
+    done = subprocess.run(
+        [sys.executable, __file__, *command], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}")
+    wall_s, peak_bytes = done.stdout.split()
+    return Measured(float(wall_s), int(peak_bytes))
+
+
+def _watch(command: Sequence[str]) -> int:
+    """Prints wall time [s] and peak memory [bytes] of a command. Returns: its exit status."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit {process.returncode}")
-    return Measured(time.perf_counter() - begin, usage.ru_maxrss * 1024)
+    print(time.perf_counter() - begin, usage.ru_maxrss * 1024)
+    return os.waitstatus_to_exitcode(status)
 
 
 def side_by_side(commands: dict[str, Sequence[str]], *, rounds: int) -> dict[str, list[Measured]]:
@@ -46,3 +56,7 @@ def show(results: dict[str, list[Measured]], subject: str) -> None:
         ratios = [a.wall_s / b.wall_s for a, b in zip(results[subject], runs, strict=True)]
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
         print(f"{name:<16}{wall:>12.2f} s{peak:>11.0f} MB{spread:>24}")
+
+
+if __name__ == "__main__":
+    sys.exit(_watch(sys.argv[1:]))

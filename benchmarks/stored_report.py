@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 from generate_nsys import generate
@@ -36,8 +37,7 @@ def store_large(folder: Path, ranks: int = RANKS, kernels: int = KERNELS) -> Sto
     sources.mkdir()
     paths = [sources / f"rank{rank}.sqlite" for rank in range(ranks)]
     with ProcessPoolExecutor(cores()) as pool:
-        for rank, path in enumerate(paths):
-            pool.submit(generate, path, kernels, rank, ranks)
+        list(pool.map(generate, paths, repeat(kernels), range(ranks), repeat(ranks)))
     options = ReadOptions(rank_map={path.name: k for k, path in enumerate(paths)})
     stored = Store(folder / "store").ingest(paths, name=NAME, options=options, jobs=cores())
     shutil.rmtree(sources)
