@@ -33,7 +33,6 @@ DRAWN = """() => {
     return app.dataset.testScriptState === 'notRunning'
         && !app.querySelector('[data-testid=stSkeleton]')
         && all('[data-testid=stVegaLiteChart]', chart => chart.querySelector('canvas, svg'))
-        && all('.timeline', timeline => timeline.dataset.drawn > 0)
 }"""
 
 
@@ -47,7 +46,7 @@ def served(store: Path) -> Iterator[str]:
     process = subprocess.Popen([sys.executable, "-m", "traceq", *words], stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
-        while True:
+        while process.poll() is None:
             try:
                 urllib.request.urlopen(f"{url}/_stcore/health", timeout=1).close()
                 break
@@ -65,6 +64,8 @@ def opened_s(page: Page, url: str) -> float:
     page.goto(url)
     page.locator("h2").first.wait_for()
     page.wait_for_function(DRAWN)
+    if "/timeline" in url:
+        page.locator(".timeline[data-drawn]").wait_for()
     return time.perf_counter() - begin
 
 

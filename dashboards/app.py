@@ -6,6 +6,8 @@ import streamlit as st
 
 from traceq.dashboards.choice import choose
 from traceq.dashboards.login import admitted, ask, show_visitor
+from traceq.dashboards.panel import plain
+from traceq.errors import TraceqError
 
 VIEWS = Path(__file__).parent / "views"
 PAGES = (
@@ -24,8 +26,11 @@ start = st.Page(VIEWS / "start.py", title="traceq", default=True, visibility="hi
 pages = [st.Page(VIEWS / f"{name}.py", title=title, url_path=name) for name, title in PAGES]
 page = st.navigation([start, *pages], position="sidebar" if admitted() else "hidden")
 if admitted():
-    choose()
     show_visitor()
-    page.run()
+    try:
+        choose()
+        page.run()
+    except TraceqError as error:
+        st.error(plain(str(error)))
 else:
     ask()

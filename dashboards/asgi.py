@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import anyio.to_thread
 import streamlit as st
@@ -58,11 +58,11 @@ async def put_upload(request: Request) -> Response:
 def _refusal(request: Request, inbox: Inbox) -> Response | None:
     """Returns: why a request is not one of our own pages', None where it is."""
     host = request.headers.get("host", "")
-    allowed = st.get_option("server.allowedHosts") or []
-    if urlsplit(f"//{host}").hostname not in allowed:
-        return PlainTextResponse("unknown host", 403)
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    allowed = st.get_option("server.allowedHosts") or []
+    if _place(f"//{host}").hostname not in allowed:
+        return PlainTextResponse("unknown host", 403)
+    if origin is not None and _place(origin).netloc != host:
         return PlainTextResponse("foreign origin", 403)
     if not secrets.compare_digest(
         request.headers.get("x-traceq-token", "").encode(), inbox.token.encode()
@@ -71,6 +71,14 @@ def _refusal(request: Request, inbox: Inbox) -> Response | None:
     if not uploads_allowed():
         return PlainTextResponse("uploads are off: the dashboard has no login", 403)
     return None
+
+
+def _place(url: str) -> SplitResult:
+    """Returns: the parts of an address, all empty where it is none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 async def _receive(request: Request, batch: Batch, number: int, name: str) -> None:

@@ -7,6 +7,7 @@ import polars as pl
 
 from traceq.dashboards import palette
 from traceq.model.collectives import Op, alpha_beta_ns, busbw_gbps
+from traceq.render.words import PARTS, VERDICTS
 from traceq.report import Row
 
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -25,9 +26,9 @@ _SIZE_LABEL = (
 
 
 def _part_colors() -> alt.Color:
-    labels = [label for label, _ in palette.PARTS.values()]
-    colors = [color for _, color in palette.PARTS.values()]
-    scale = alt.Scale(domain=labels, range=colors)
+    scale = alt.Scale(
+        domain=[label for label, _ in PARTS], range=[palette.PARTS[name] for _, name in PARTS]
+    )
     return alt.Color("part:N", scale=scale, title=None, legend=alt.Legend(orient="top"))
 
 
@@ -41,7 +42,7 @@ def part_rows(ranks: list[Row]) -> pl.DataFrame:
     rows = [
         (row["rank"], label, place, row[name], 100 * row[name] / row["window_ns"])
         for row in sorted(most, key=lambda row: row["rank"])
-        for place, (name, (label, _)) in enumerate(palette.PARTS.items())
+        for place, (label, name) in enumerate(PARTS)
     ]
     schema = {"rank": pl.Int64, "part": pl.String, "place": pl.Int64, "time_ns": pl.Int64,
               "share_percent": pl.Float64}  # fmt: skip
@@ -68,22 +69,23 @@ def parts_of_ranks(frame: pl.DataFrame) -> Drawing:
 def step_rows(steps: list[Row]) -> pl.DataFrame:
     """Returns: one row per (step, part): mean_ms over ranks, and slowest_ms of the step [ms].
 
-    Only the first steps that a chart can show; steps with an unknown part are absent.
+    Only the first steps that a chart can show; steps with a part that is unknown on some rank are
+    absent.
     """
-    names = list(palette.PARTS)
+    names = [name for _, name in PARTS]
     frame = pl.DataFrame(steps, infer_schema_length=None).select("step", "window_ns", *names)
     if frame["idle_ns"].dtype == pl.Null:
         frame = frame.clear()
     frame = (
         frame.with_columns(pl.col("window_ns", *names).cast(pl.Int64))
-        .drop_nulls()
+        .filter(pl.all_horizontal(pl.col("window_ns", *names).is_not_null()).all().over("step"))
         .group_by("step")
         .agg(pl.col("window_ns").max().alias("slowest_ns"), pl.col(*names).mean())
         .sort("step")
         .head(MOST_STEPS)
         .unpivot(names, index=["step", "slowest_ns"], variable_name="part", value_name="mean_ns")
     )
-    labels = {name: label for name, (label, _) in palette.PARTS.items()}
+    labels = {name: label for label, name in PARTS}
     places = {name: place for place, name in enumerate(names)}
     return frame.select(
         "step",
@@ -104,7 +106,7 @@ def parts_of_steps(frame: pl.DataFrame) -> Drawing:
         order=alt.Order("place:Q"),
         tooltip=["step", "part", alt.Tooltip("mean_ms", format=".3f")],
     )
-    line = chart.mark_line(color=palette.WAITING, point=alt.OverlayMarkDef(color=palette.WAITING))
+    line = chart.mark_line(color=palette.NEUTRAL, point=alt.OverlayMarkDef(color=palette.NEUTRAL))
     slowest = line.encode(x="step:O", y="max(slowest_ms):Q", tooltip=["step", "slowest_ms"])
     return alt.layer(bars, slowest)
 
@@ -132,7 +134,7 @@ def waiting_rows(collectives: pl.DataFrame) -> pl.DataFrame:
 
 
 def waiting_of_ranks(frame: pl.DataFrame) -> Drawing:
-    """Returns: rank by collective; the darker, the longer the rank waited."""
+    """Returns: rank by collective; the brighter, the longer the rank waited."""
     drawn: Drawing = (
         alt.Chart(frame, height=alt.Step(_ROW_PX))
         .mark_rect()
@@ -150,10 +152,9 @@ def waiting_of_ranks(frame: pl.DataFrame) -> Drawing:
 
 def lateness_rows(stragglers: list[Row]) -> pl.DataFrame:
     """Returns: one row per rank: late_ms, imposed_ms [ms], verdict, cause."""
-    words = {True: "straggler", False: "not significant", None: "unknown"}
     rows = [
         (row["rank"], row["lateness_ns"] / 1e6, row["imposed_wait_ns"] / 1e6,
-         words[row["straggler"]], row["cause"])
+         VERDICTS[row["straggler"]], row["cause"])
         for row in sorted(stragglers, key=lambda row: -row["lateness_ns"])[:MOST_RANKS]
     ]  # fmt: skip
     schema = {"rank": pl.Int64, "late_ms": pl.Float64, "imposed_ms": pl.Float64,
@@ -163,7 +164,8 @@ def lateness_rows(stragglers: list[Row]) -> pl.DataFrame:
 
 def lateness_of_ranks(frame: pl.DataFrame) -> Drawing:
     """Returns: a bar per rank, as long as it was late, coloured by verdict."""
-    scale = alt.Scale(domain=list(palette.VERDICTS), range=list(palette.VERDICTS.values()))
+    colors = [palette.VERDICTS[verdict] for verdict in VERDICTS]
+    scale = alt.Scale(domain=list(VERDICTS.values()), range=colors)
     drawn: Drawing = (
         alt.Chart(frame, height=alt.Step(_ROW_PX))
         .mark_bar()
@@ -231,8 +233,9 @@ def bandwidth_of_sizes(frame: pl.DataFrame, model: pl.DataFrame) -> Drawing:
     y = alt.Y("busbw_gbps:Q", title="bus bandwidth [GB/s]", scale=alt.Scale(zero=True))
     points = (
         alt.Chart(frame)
-        .mark_point(filled=True, size=110, opacity=0.9)
+        .mark_point(filled=True, size=110)
         .encode(
+            opacity=alt.condition("datum.quality === 'measured'", alt.value(0.9), alt.value(0.35)),
             x=x, y=y, color=color, shape=alt.Shape("kind:N", title=None),
             tooltip=["kind", "size_bytes", alt.Tooltip("busbw_gbps", format=".4g"), "peak_gbps",
                      "peak_source", "quality", "call_count"],

@@ -12,7 +12,7 @@ import streamlit as st
 
 from traceq.compare.comparison import Comparison, Scaling, compare_runs
 from traceq.dashboards.login import login_required
-from traceq.errors import QueryError, TraceqError
+from traceq.errors import TraceqError
 from traceq.query import run_query
 from traceq.report import Report, build_report
 from traceq.runfile import Run, open_run
@@ -63,12 +63,17 @@ def real_path(run: StoredRun) -> str:
     if not path.exists():
         message = f"{run.name}: its file is gone from the store: see traceq runs rescan"
         raise TraceqError(message)
+    _names[str(path)] = run.name  # what errors call it
     return str(path)
 
 
-@st.cache_resource(max_entries=16, show_spinner=False, on_release=Run.close)
+_names: dict[str, str] = {}
+
+
+# A run that falls out is closed once nobody reads it any more.
+@st.cache_resource(max_entries=16, show_spinner=False)
 def _opened(path: str) -> Run:
-    return open_run(path)
+    return open_run(path, label=_names.get(path))
 
 
 def opened(path: str) -> Run:
@@ -118,11 +123,7 @@ def free_rows(path: str, statement: str) -> pl.DataFrame:
     Raises:
         QueryError: it is no single SELECT, DuckDB refuses it, or it runs too long.
     """
-    try:
-        return opened(path).frame(statement, most_rows=SQL_ROWS + 1, limit_s=SQL_LIMIT_S)
-    except QueryError as error:
-        # The name of a file in the store means nothing to a reader, who has named the run.
-        raise QueryError(str(error).removeprefix(f"{Path(path).name}: ")) from error
+    return opened(path).frame(statement, most_rows=SQL_ROWS + 1, limit_s=SQL_LIMIT_S)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

@@ -74,8 +74,12 @@ class Batch:
             raise UploadError(message)
         refuse_name(name)
         folder = self.folder / str(number)
-        for each in (self.folder, folder):
-            each.mkdir(mode=0o700, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            message = "another file of this upload has its number: upload it again"
+            raise UploadError(message) from None
         return folder / name
 
     def close(self) -> None:
@@ -105,11 +109,16 @@ class Inbox:
         self.token = secrets.token_urlsafe(32)
         root = store_folder / ".inbox"
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_left_behind(root)
         self.folder = root / f"{os.getpid()}-{secrets.token_hex(4)}"
-        self.folder.mkdir(mode=0o700)
-        self._lock_file = (self.folder / "lock").open("w")
-        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        gate = os.open(root, os.O_RDONLY)  # so that no folder is taken for left behind too soon
+        try:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            _remove_left_behind(root)
+            self.folder.mkdir(mode=0o700)
+            self._lock_file = (self.folder / "lock").open("w")
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        finally:
+            os.close(gate)
         self._batches: dict[str, Batch] = {}
         self._guard = threading.Lock()
         self._ended = threading.Event()

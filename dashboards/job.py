@@ -58,25 +58,20 @@ class Job:
         self._reader = threading.Thread(target=self._listen, name="reading", daemon=True)
         self._reader.start()
 
-    @property
-    def running(self) -> bool:
-        """Returns: whether nothing has come of it yet."""
-        return self.outcome is None
-
     def _listen(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         outcome = None
         with self._process:  # closes its pipes, and waits for it
             for line in self._process.stdout:
-                said = json.loads(line)
-                if "share" in said:
-                    self.file_name, self.share = said["file"], said["share"]
-                else:
-                    outcome = Outcome(said["run"], said["created"], said["errors"])
+                match _decoded(line):
+                    case {"file": str(name), "share": float(share) | int(share)}:
+                        self.file_name, self.share = name, share
+                    case {"run": run, "created": created, "errors": errors}:
+                        outcome = Outcome(run, created, errors)
         status = self._process.returncode
         if outcome is None:
             lost = f"the reading ended with status {status}: try traceq ingest on the same files"
-            outcome = Outcome(errors=["cancelled" if self.cancelled else lost])
+            outcome = Outcome(errors=["cancelled: nothing was kept" if self.cancelled else lost])
         self.outcome = outcome
 
     def cancel(self) -> None:
@@ -95,3 +90,11 @@ class Job:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             return
+
+
+def _decoded(line: str) -> object:
+    """Returns: what a line says; nothing where a library of the process printed it."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -12,12 +12,12 @@ NEUTRAL = "#0072B2"
 OTHER = "#56B4E9"
 
 PARTS = {
-    "compute_ns": ("compute", COMPUTE),
-    "exposed_comm_ns": ("exposed communication", EXPOSED_COMM),
-    "exposed_copy_ns": ("exposed copies", EXPOSED_COPY),
-    "idle_ns": ("idle", IDLE),
+    "compute_ns": COMPUTE,
+    "exposed_comm_ns": EXPOSED_COMM,
+    "exposed_copy_ns": EXPOSED_COPY,
+    "idle_ns": IDLE,
 }
 
 SERIES = (NEUTRAL, EXPOSED_COMM, COMPUTE, WAITING, EXPOSED_COPY, OTHER, "#B79F00", IDLE)
 
-VERDICTS = {"straggler": EXPOSED_COMM, "not significant": NEUTRAL, "unknown": IDLE}
+VERDICTS = {True: EXPOSED_COMM, False: NEUTRAL, None: IDLE}

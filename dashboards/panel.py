@@ -82,8 +82,24 @@ def chart(drawn: "Drawing", frame: pl.DataFrame, *, name: str, says: str) -> Non
         says: unit, window and coverage in words.
     """
     st.altair_chart(drawn, width="stretch", alt=says)
-    st.caption(says)
+    st.caption(plain(says))
     behind(frame, name=name)
+
+
+def of(shown: int, count: int, what: str) -> str:
+    """Returns: how many of how many things are shown.
+
+    >>> of(8, 8, "ranks"), of(64, 1000, "ranks, latest first")
+    ('8 ranks', '64 of 1,000 ranks, latest first')
+    """
+    kind = what.partition(",")[0]
+    return f"{count:,} {kind}" if shown == count else f"{shown:,} of {count:,} {what}"
+
+
+def cut(shown: int, count: int, what: str) -> None:
+    """Says that a table shows only the first of its rows, where it does."""
+    if count > shown:
+        st.caption(f"The first {shown:,} of {count:,} {what}; all are in the download.")
 
 
 def behind(frame: pl.DataFrame, *, name: str, label: str = "Table and download") -> None:
@@ -122,5 +138,7 @@ def _json(value: object) -> str | None:
 def text_table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
     """Shows a small table of texts, which readers of a screen can read."""
     rows = [[plain(cell) for cell in line] for line in lines]
-    frame = pl.DataFrame(rows, schema=[(name, pl.String) for name in columns], orient="row")
+    # Spaces at its end tell a column from another of its name, and are not seen.
+    names = [plain(name) + " " * columns[:place].count(name) for place, name in enumerate(columns)]
+    frame = pl.DataFrame(rows, schema=[(name, pl.String) for name in names], orient="row")
     st.table(frame, hide_index=True)

@@ -1,7 +1,7 @@
 -- timeline: what ran on each stream in a window, at the detail that a screen can show?
 --
 -- An operation of at least a pixel is a row of its own. Shorter ones are summed by stream and pixel,
--- so that there are never more rows than pixels; the class and name are then those of the longest.
+-- so that rows stay as few as pixels; the class and name are then those of the longest.
 -- An operation that communicates says how long it waited for the last rank: that part comes first.
 --
 -- param from_ns BIGINT = 0: start of the window
@@ -29,7 +29,8 @@ WITH seen AS NOT MATERIALIZED (
     SELECT *, end_ns - start_ns AS length_ns
     FROM device_ops
     WHERE start_ns < coalesce(getvariable('to_ns'), 9223372036854775807)
-        AND end_ns >= coalesce(getvariable('from_ns'), 0)
+        AND (end_ns > coalesce(getvariable('from_ns'), 0)
+            OR start_ns >= coalesce(getvariable('from_ns'), 0))
         AND rank >= coalesce(getvariable('first_rank'), 0)
         AND rank <= coalesce(getvariable('last_rank'), 999999)
 ),
@@ -42,7 +43,7 @@ shown AS (
     UNION ALL
     SELECT
         rank, stream, min(start_ns), max(end_ns), count(*), sum(length_ns)::BIGINT,
-        arg_max(name_id, length_ns), arg_max(class, length_ns),
+        arg_max(name_id, length_ns), arg_max_null(class, length_ns),
         CASE WHEN count(*) = 1 THEN min(step) END
     FROM seen
     WHERE length_ns < coalesce(getvariable('pixel_ns'), 1)

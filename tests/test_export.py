@@ -56,6 +56,13 @@ class TestDetail:
             (0, 25, 2, 15, "a"), (300, 700, 1, 400, "c"), (1005, 1010, 1, 5, "a"),
         ]  # fmt: skip
 
+    def test_what_ends_at_the_start_or_starts_at_the_end_is_not_in_the_window(
+        self, small: Run
+    ) -> None:
+        assert rows(small, from_ns=10, to_ns=300) == [(20, 25, 1, 5, "b")]
+        assert rows(small, from_ns=9, to_ns=301)[0] == (0, 10, 1, 10, "a")
+        assert rows(small, from_ns=300, to_ns=301) == [(300, 700, 1, 400, "c")]
+
     def test_only_the_window_is_there(self, small: Run) -> None:
         assert rows(small, from_ns=24, to_ns=301) == [(20, 25, 1, 5, "b"), (300, 700, 1, 400, "c")]
 
@@ -106,6 +113,16 @@ class TestEvents:
         assert {flows[i, "s"] for i, _ in flows} == {1}
         assert {flows[i, "t"] for i, _ in flows} == {3}
 
+    def test_a_flow_begins_with_the_first_to_arrive(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        work = Workload(ranks=4, per_node=4, steps=3, delay=late([0]))
+        events = self.events(make_run(*work.write_torch(tmp_path)))
+        flows = [e for e in events if e.get("cat") == "collective"]
+        begin = {e["id"]: e for e in flows if e["ph"] == "s"}
+        assert all(begin[e["id"]]["ts"] <= e["ts"] for e in flows)
+        assert {begin[id_]["pid"] for id_ in begin if id_ % 3 == 0} == {1}
+
     @pytest.mark.parametrize("at_once", [1, 2, 5, 7])
     def test_pieces_make_the_whole(
         self, four: Run, at_once: int, monkeypatch: pytest.MonkeyPatch
@@ -151,10 +168,24 @@ class TestCommand:
             counts = Counter(e["args"]["step"] for e in self.slices(path) if "args" in e)
             assert counts == dict.fromkeys(there, 4 * 9)  # 4 ranks, 3 phases of 3 kernels
 
-    def test_tables_are_those_of_the_run(self, saved: Path, tmp_path: Path) -> None:
+    @pytest.fixture
+    def noted(self, tmp_path: Path) -> Path:
+        """A run with notes that are about no rank, and no steps."""
+        source = NsysExport().capture().kernel("gemm<f>", 1000, 1100).write(tmp_path / "a.sqlite")
+        path = tmp_path / "noted.duckdb"
+        assert traceq("report", source, "--save", path).returncode == 0
+        return path
+
+    @pytest.mark.parametrize("kind", ["saved", "noted"])
+    def test_tables_are_those_of_the_run(
+        self, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        saved = request.getfixturevalue(kind)
         done = traceq("export", saved, "--to", "parquet", "--output", tmp_path / "tables")
         assert done.returncode == 0
         with open_run(saved) as run:
+            if kind == "noted":
+                assert run.frame("SELECT * FROM diagnostics WHERE rank IS NULL").height > 0
             names = run.frame("SELECT table_name FROM duckdb_tables()")["table_name"].to_list()
             assert {p.name for p in (tmp_path / "tables").iterdir()} == {
                 f"{name}.parquet" for name in names

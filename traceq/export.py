@@ -17,6 +17,8 @@ _AT_ONCE = 50_000
 _END_NS = (1 << 63) - 1
 _ARGUMENTS = ("op_count", "step", "size_bytes", "collective_id", "transfer_ns", "wait_ns")
 
+_BY_RANK = ("device_ops", "nccl_kernels")
+
 Progress = Callable[[str, float], None]
 
 
@@ -46,7 +48,7 @@ def trace_events(
     window = {"from_ns": from_ns, "to_ns": to_ns}
     if most is not None:
         window["to_ns"] = _cut(run, window, most)
-    begun = pl.Series(dtype=pl.Int64)
+    begin = _flows(run, window)
     streams = run.frame("SELECT DISTINCT rank, stream FROM device_ops ORDER BY ALL")
     ranks = streams["rank"].unique().sort().to_list()
     yield b'{"displayTimeUnit":"ns","traceEvents":[\n' + _names(streams).encode()
@@ -54,16 +56,24 @@ def trace_events(
         if on_progress is not None:
             on_progress(f"rank {rank}", number / len(ranks))
         chosen = window | {"first_rank": rank, "last_rank": rank}
-        there = [pl.Series(dtype=pl.Int64)]
         for low, high in _pieces(run, chosen):
             rows = run_query(run, "timeline", chosen | {"from_ns": low, "to_ns": high})
             if low != from_ns:
                 rows = rows.filter(pl.col("start_ns") >= low)
             if rows.height:
-                yield b",\n" + _events(rows, begun).encode()
-            there.append(rows["collective_id"].drop_nulls())
-        begun = pl.concat([begun, *there]).unique()
+                yield b",\n" + _events(rows, begin).encode()
     yield b"]}\n"
+
+
+def _flows(run: Run, window: dict[str, int]) -> pl.DataFrame:
+    """Returns: where the flow of each collective begins: collective_id, first_rank."""
+    return run.frame(
+        "SELECT collective_id, first(rank ORDER BY start_ns, rank) AS first_rank FROM nccl_kernels "
+        "WHERE collective_id IS NOT NULL AND start_ns < getvariable('to_ns') "
+        "AND (end_ns > getvariable('from_ns') OR start_ns >= getvariable('from_ns')) "
+        "GROUP BY collective_id",
+        window,
+    )
 
 
 def _pieces(run: Run, window: dict[str, int]) -> Iterator[tuple[int, int]]:
@@ -82,7 +92,8 @@ def _cut(run: Run, window: dict[str, int], most: int) -> int:
     """Returns: where a window must end to hold at most so many operations [ns]."""
     later = run.frame(
         "SELECT start_ns FROM device_ops WHERE start_ns < getvariable('to_ns') "
-        "AND end_ns >= getvariable('from_ns') ORDER BY start_ns "
+        "AND (end_ns > getvariable('from_ns') OR start_ns >= getvariable('from_ns')) "
+        "ORDER BY start_ns "
         f"LIMIT 1 OFFSET {most}",
         window,
     )
@@ -97,12 +108,12 @@ def _names(streams: pl.DataFrame) -> str:
     return ",\n".join([form("process", rank, 0, "rank", rank) for rank in ranks] + threads)
 
 
-def _events(rows: pl.DataFrame, begun: pl.Series) -> str:
+def _events(rows: pl.DataFrame, begin: pl.DataFrame) -> str:
     """Returns: the events of operations as JSON, separated by commas.
 
     Args:
         rows: columns of the query `timeline`.
-        begun: collectives whose flow began on another rank.
+        begin: where the flow of each collective begins: collective_id, first_rank.
     """
     quoted = {name: msgspec.json.encode(name).decode() for name in rows["name"].unique()}
     name = pl.col("name").replace_strict(quoted, return_dtype=pl.String)
@@ -111,7 +122,7 @@ def _events(rows: pl.DataFrame, begun: pl.Series) -> str:
     length = _us(pl.col("end_ns") - pl.col("start_ns"))
     arguments = [pl.format(f',"{argument}":{{}}', argument) for argument in _ARGUMENTS]
     said = _joined(*arguments, pl.format(',"op":"{}"', "op")).str.slice(1)
-    phase = pl.when(pl.col("collective_id").is_in(begun.implode())).then(pl.lit("t"))
+    phase = pl.when(pl.col("first_rank") == pl.col("rank")).then(pl.lit("s"))
     events = (
         pl.format(
             '{{"ph":"X","name":{},"cat":"{}",{},"dur":{},"args":{{{}}}}}',
@@ -121,18 +132,20 @@ def _events(rows: pl.DataFrame, begun: pl.Series) -> str:
             length,
             said,
         ),
+        # A viewer binds a flow to the innermost slice that is open.
+        pl.format(
+            ',\n{{"ph":"{}","name":"collective","cat":"collective",{},"id":{}}}',
+            *(phase.otherwise(pl.lit("t")), place, "collective_id"),
+        ),
         pl.when(pl.col("wait_ns") > 0).then(
             pl.format(
                 ',\n{{"ph":"X","name":"waiting","cat":"wait",{},"dur":{}}}',
                 *(place, _us(pl.col("wait_ns"))),
             )
         ),
-        pl.format(
-            ',\n{{"ph":"{}","name":"collective","cat":"collective",{},"id":{}}}',
-            *(phase.otherwise(pl.lit("s")), place, "collective_id"),
-        ),
     )
-    text: str = rows.select(_joined(*events).str.join(",\n")).item()
+    known = rows.join(begin, on="collective_id", how="left", maintain_order="left")
+    text: str = known.select(_joined(*events).str.join(",\n")).item()
     return text
 
 
@@ -177,19 +190,16 @@ def write_tables(run: Run, folder: Path, *, on_progress: Progress | None = None)
     Raises:
         QueryError: the run file is damaged.
     """
-    columns = run.frame(
-        "SELECT table_name AS name, list(column_name) AS columns FROM duckdb_columns() "
-        "WHERE NOT internal GROUP BY table_oid, table_name ORDER BY table_oid"
-    )
-    for number, (table, names) in enumerate(columns.iter_rows()):
+    tables = run.frame("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
+    for number, table in enumerate(tables["table_name"].sort()):
         if on_progress is not None:
-            on_progress(table, number / columns.height)
-        _table(run, table, by_rank="rank" in names).sink_parquet(folder / f"{table}.parquet")
+            on_progress(table, number / tables.height)
+        _table(run, table).sink_parquet(folder / f"{table}.parquet")
 
 
-def _table(run: Run, table: str, *, by_rank: bool) -> pl.LazyFrame:
+def _table(run: Run, table: str) -> pl.LazyFrame:
     rows = f'SELECT * FROM "{table}"'
-    if not by_rank:
+    if table not in _BY_RANK:
         return run.frame(rows).lazy()
     ranks = run.frame(f"SELECT DISTINCT rank FROM ({rows}) ORDER BY rank")["rank"].to_list()
 

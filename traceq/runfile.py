@@ -133,13 +133,13 @@ class Run:
                     result = result.limit(most_rows)
                 _refuse_unprintable(result.columns, [str(kind) for kind in result.types])
                 return pl.DataFrame(result)
-        except duckdb.InterruptException as error:
-            if limit_s is None:
-                raise
-            message = f"{self.name}: ran longer than {limit_s:g} s: ask for less, or use traceq sql"
-            raise QueryError(message) from error
-        except duckdb.Error as error:
-            message = f"{self.name}: {_first_line(error)}"
+        except (duckdb.Error, pl.exceptions.ComputeError) as error:  # polars' own while it fetches
+            said = _first_line(error)
+            if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in said:
+                if limit_s is None:
+                    raise KeyboardInterrupt from error
+                said = f"ran longer than {limit_s:g} s: ask for less, or use traceq sql"
+            message = f"{self.name}: {said}"
             raise QueryError(message) from error
         finally:
             cursor.close()
@@ -285,6 +285,6 @@ def _refuse_unprintable(columns: Sequence[str], types: Sequence[str]) -> None:
             raise QueryError(message)
 
 
-def _first_line(error: duckdb.Error) -> str:
-    line = str(error).strip().splitlines()[0]
+def _first_line(error: Exception) -> str:
+    line = str(error).strip().splitlines()[0].removeprefix("got external error: ")
     return re.sub(r'"[^"]*/([^"/]+)"', r'"\1"', line)

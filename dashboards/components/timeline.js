@@ -316,11 +316,30 @@ class Timeline {
     this.move(start - long * 0.25, start + long * 1.25);
   }
 
+  // Selects the next operation of the lane, or the one at the same time in the next lane.
+  choose(by, lanes = 0) {
+    const { data, selected } = this, bounds = data.bounds;
+    let lane = (selected ? selected.lane : 0) + lanes;
+    const there = () => lane >= 0 && lane < data.lanes.length;
+    while (there() && bounds[lane] === bounds[lane + 1]) lane += lanes || 1;
+    if (!there()) return;
+    let i = bounds[lane];
+    if (selected && !lanes && selected.row >= 0) i = selected.row + by;
+    else {
+      const at = (selected ? selected.start : this.view[0]) - data.from_ns;
+      while (i < bounds[lane + 1] - 1 && data.start[i] + data.length[i] <= at) i += 1;
+    }
+    this.select(Math.min(Math.max(i, bounds[lane]), bounds[lane + 1] - 1));
+  }
+
   act(what) {
     const { first_ns: first, last_ns: last } = this.data;
     const acts = {
       in: () => this.zoom(0.5), out: () => this.zoom(2), left: () => this.pan(-0.3),
       right: () => this.pan(0.3), all: () => this.move(first, last),
+      next: () => this.choose(1), previous: () => this.choose(-1),
+      up: () => this.choose(0, -1), down: () => this.choose(0, 1),
+      fill: () => { if (this.selected?.row >= 0) this.fill(this.selected.row); },
     };
     acts[what]?.();
   }
@@ -330,7 +349,8 @@ class Timeline {
     for (const button of this.root.querySelectorAll("button"))
       button.onclick = () => this.act(button.dataset.do);
     const keys = { w: "in", "+": "in", "=": "in", s: "out", "-": "out", a: "left", ArrowLeft: "left",
-      d: "right", ArrowRight: "right", 0: "all" };
+      d: "right", ArrowRight: "right", 0: "all", n: "next", p: "previous", ArrowUp: "up",
+      ArrowDown: "down", Enter: "fill" };
     canvas.onkeydown = (event) => {
       if (event.ctrlKey || event.metaKey || !keys[event.key]) return;
       event.preventDefault();

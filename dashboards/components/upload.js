@@ -35,12 +35,14 @@ export default function (component) {
   parentElement.querySelector(".hint").textContent =
     `torch.profiler traces and Nsight Systems exports or reports, up to ${sized(data.limit_bytes)} ` +
     "each; plain, .gz or .zst; one file per rank or several ranks in one";
-  const state = (parentElement.traceq ??= { queue: [], next: 0, arrived: 0, failed: 0 });
+  // A page that is left and opened again goes on with the same batch.
+  const batches = (window.traceqUploads ??= {});
+  const state = (batches[data.batch] ??= { queue: [], rows: [], next: 0, listed: 0, failed: 0 });
   state.component = component;
+  list.replaceChildren(...state.rows);
 
   const say = () => state.component.setStateValue("progress", {
     on_the_way: state.queue.length + (state.current ? 1 : 0),
-    arrived: state.arrived,
     failed: state.failed,
   });
 
@@ -50,15 +52,18 @@ export default function (component) {
     if (!item) { say(); return; }
     state.current = send(item.file, item.number, state.component, {
       progress: (share) => { item.bar.value = share; },
-      done: () => { state.arrived += 1; item.bar.value = 1; item.state.textContent = "uploaded"; advance(); },
+      done: () => { item.bar.value = 1; item.state.textContent = "uploaded"; advance(); },
       failed: (why) => {
         state.failed += 1;
         item.row.classList.add("failed");
         item.state.textContent = why;
+        if (!state.rows.includes(item.row)) state.show(item.row);
         advance();
       },
     });
   };
+
+  state.show = (row) => { state.rows.push(row); list.append(row); };
 
   const add = (files) => {
     for (const file of files) {
@@ -72,7 +77,7 @@ export default function (component) {
       const told = element("span", "state");
       told.textContent = sized(file.size);
       row.append(name, bar, told);
-      if (list.children.length < MOST_LISTED) list.append(row);
+      if (state.listed++ < MOST_LISTED) state.show(row);
       state.queue.push({ file, number: state.next++, row, bar, state: told });
     }
     if (!state.current && state.queue.length) { advance(); say(); }

@@ -41,10 +41,9 @@ _field = st.components.v2.component("traceq_upload", html=_HTML, css=_CSS, js=sc
 
 @dataclass(frozen=True, slots=True)
 class Uploading:
-    """What the field says: how many files are on their way, arrived, and failed [1]."""
+    """What the field says: how many files are on their way, and failed [1]."""
 
     on_the_way: int = 0
-    arrived: int = 0
     failed: int = 0
 
 

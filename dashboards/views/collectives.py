@@ -40,6 +40,8 @@ def _bandwidth(report: Report) -> None:
     )  # fmt: skip
     known = frame["peak_gbps"].is_not_null().any()
     peak = "Dashed: peak of the link." if known else "No line of the peak: it is not known."
+    if (frame["quality"] != "measured").any():
+        peak += " Pale: a bound only."
     says = (
         "Bus bandwidth in GB/s (1e9 bytes) of the transfer, without waiting, against size S. "
         f"{peak} {curve} Whole capture; {len(report.ranks)} ranks."
@@ -57,9 +59,11 @@ def _kinds(report: Report) -> None:
          "algbw [GB/s]", "busbw [GB/s]", "of peak"),
         map(_line, report.collectives[:_MOST_KINDS]),
     )  # fmt: skip
+    panel.cut(_MOST_KINDS, len(report.collectives), "kinds")
     st.caption(
-        "Medians; transfer is without waiting; waiting is in sum over ranks and calls. ≥ is a "
-        "lower bound, ≤ an upper one. Above 100 %: reduction in the switch sends less than a ring."
+        "Whole capture. Medians; transfer is without waiting; waiting is in sum over ranks and "
+        "calls. ≥ is a lower bound, ≤ an upper one. Above 100 %: reduction in the switch sends "
+        "less than a ring."
     )
     codes = {row["quality"] for row in report.collectives} - {"measured"}
     if any(row["peak_gbps"] is None for row in report.collectives):
@@ -110,7 +114,9 @@ def _exposed(path: str) -> None:
             for row in frame.head(8).iter_rows(named=True)
         ),
     )  # fmt: skip
-    st.caption("Exposed: no compute ran on the rank. After and before: the compute around it.")
+    st.caption(
+        "Whole capture. Exposed: no compute ran on the rank. After and before: the compute around."
+    )
     panel.behind(frame, name="exposed")
 
 

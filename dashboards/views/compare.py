@@ -22,6 +22,18 @@ from traceq.render.words import rate_text
 from traceq.report import Row
 
 _MOST_KINDS = 40
+_SCALINGS: tuple[Scaling, ...] = ("weak", "strong")
+_WITH, _SCALING, _LINKED = "compared_with", "compared_scaling", "compared_linked"
+
+
+def _take_link(others: list[str]) -> None:
+    """Puts what the address names into the choices, where it is not from them."""
+    state, asked = st.session_state, st.query_params
+    linked = (asked.get_all("with"), asked.get("scaling", _SCALINGS[0]))
+    if state.get(_LINKED) != linked or _WITH not in state:
+        state[_WITH] = linked[0]
+        state[_SCALING] = linked[1] if linked[1] in _SCALINGS else _SCALINGS[0]
+    state[_WITH] = [name for name in state[_WITH] if name in others]
 
 
 def _ask() -> tuple[list[str], Scaling]:
@@ -31,15 +43,18 @@ def _ask() -> tuple[list[str], Scaling]:
     if not others:
         st.info("There is one run only: upload or ingest a second one to compare it with.")
         st.stop()
-    linked = [name for name in st.query_params.get_all("with") if name in others]
+    _take_link(others)
     left, right = st.columns([3, 1])
     chosen = left.multiselect(
-        "Compare with", others, default=linked, help="The run chosen at the left is the base."
+        "Compare with", others, key=_WITH, help="The run chosen at the left is the base."
     )
     scaling: Scaling = right.selectbox(
-        "Scaling", ["weak", "strong"], help="Weak: work per rank stays; strong: work in all stays."
-    )
+        "Scaling", _SCALINGS, key=_SCALING,
+        help="Weak: work per rank stays; strong: work in all stays.",
+    )  # fmt: skip
     st.query_params["with"] = chosen
+    st.query_params["scaling"] = scaling
+    st.session_state[_LINKED] = (chosen, scaling)
     if not chosen:
         st.info("Choose at least one run to compare with the base.")
         st.stop()
@@ -79,18 +94,19 @@ def _trend(compared: Comparison) -> None:
     if not compared.trend:
         return
     st.subheader("Exposed transfer over the number of ranks", anchor=False)
-    points = compared.trend[0]["points"]
+    sizes = sorted({point["ranks"] for row in compared.trend for point in row["points"]})
+    lines = []
+    for row in compared.trend:
+        exposed = {point["ranks"]: time_text(point["exposed_ns"]) for point in row["points"]}
+        lines.append(
+            (row["op"], *(exposed.get(size, "-") for size in sizes), time_text(row["expected_ns"]),
+             signed(row["excess_ns"]),
+             f"{time_text(row['predicted_ns'])} on {row['predicted_ranks']} ranks")
+        )  # fmt: skip
     panel.text_table(
-        ("operation", *(f"{point['ranks']} ranks" for point in points), "expected", "beyond",
-         f"predicted for {compared.trend[0]['predicted_ranks']}"),
-        (
-            (row["op"], *(time_text(point["exposed_ns"]) for point in row["points"]),
-             time_text(row["expected_ns"]), signed(row["excess_ns"]),
-             time_text(row["predicted_ns"]))
-            for row in compared.trend
-            if len(row["points"]) == len(points)
-        ),
-    )  # fmt: skip
+        ("operation", *(f"{size} ranks" for size in sizes), "expected", "beyond", "predicted"),
+        lines,
+    )
     for note in trend_notes(compared):
         st.caption(panel.plain(f"{note[:1].upper()}{note[1:]}."))
 
@@ -156,6 +172,8 @@ def _collectives(compared: Comparison) -> None:
          "exposed, grown"),
         lines,
     )  # fmt: skip
+    if len(compared.collectives) > _MOST_KINDS:
+        st.caption(f"The first {_MOST_KINDS} of {len(compared.collectives):,} kinds.")
     st.caption(panel.plain(f"{cost_text(compared)}."))
 
 

@@ -40,10 +40,11 @@ def _parts(report: Report) -> None:
         panel.nothing("No parts to show", report.reasons.get("comm_fraction"))
         return
     says = (
-        f"Share of each rank's window, in percent; the parts add up to it. {window_text(report)}; "
-        f"{coverage_text(report)}."
+        f"Share of each rank's window, in percent; the parts add up to it. "
+        f"{panel.of(frame['rank'].n_unique(), len(report.ranks), 'ranks, most exposed first')}. "
+        f"Window: {window_text(report)}. Coverage: {coverage_text(report)}."
     )
-    panel.chart(charts.parts_of_ranks(frame), frame, name="parts", says=panel.plain(says))
+    panel.chart(charts.parts_of_ranks(frame), frame, name="parts", says=says)
 
 
 def _steps(report: Report) -> None:
@@ -56,10 +57,11 @@ def _steps(report: Report) -> None:
         panel.nothing("No parts of steps to show", report.reasons.get("comm_fraction"))
         return
     says = (
-        f"Time of each step in ms, mean over ranks. {frame['step'].n_unique():,} steps, "
+        "Time of each step in ms, mean over ranks. "
+        f"{panel.of(frame['step'].n_unique(), report.run['steps'], 'steps')}, "
         f"{len(report.ranks)} ranks. Line: the slowest rank of the step."
     )
-    panel.chart(charts.parts_of_steps(frame), frame, name="steps", says=panel.plain(says))
+    panel.chart(charts.parts_of_steps(frame), frame, name="steps", says=says)
 
 
 shown = report_of(chosen_path())

@@ -39,7 +39,10 @@ def _verdict(report: Report) -> None:
     if not late and _why_nobody(report):
         panel.nothing("Whether a rank is a straggler is unknown", _why_nobody(report))
     elif not late:
-        st.success("No rank is a straggler: none is late by more than chance explains.")
+        st.success(
+            "No rank is a straggler: none is late by at least 1 % of its window and more than "
+            "chance explains."
+        )
 
 
 def _stragglers(report: Report) -> None:
@@ -50,7 +53,8 @@ def _stragglers(report: Report) -> None:
     frame = charts.lateness_rows(report.stragglers)
     says = (
         "Time in ms by which each rank arrived behind its median peer, in sum over its matched "
-        f"collectives. {len(report.stragglers)} ranks; window as above."
+        f"collectives. {panel.of(frame.height, len(report.stragglers), 'ranks, latest first')}; "
+        "window as above."
     )
     panel.chart(charts.lateness_of_ranks(frame), frame, name="lateness", says=says)
     panel.text_table(
@@ -65,6 +69,7 @@ def _stragglers(report: Report) -> None:
             for row in report.stragglers[: charts.MOST_RANKS]
         ),
     )  # fmt: skip
+    panel.cut(charts.MOST_RANKS, len(report.stragglers), "ranks")
     if any(row["partial"] for row in report.stragglers):
         st.caption("Ranks are missing: a straggler among the others is unknown.")
     panel.behind(pl.DataFrame(report.stragglers, infer_schema_length=None), name="stragglers")
@@ -78,9 +83,10 @@ def _waiting(report: Report, path: str) -> None:
         panel.nothing("No waiting to show", _waiting_reason(report))
         return
     shown, all_ = frame["collective_id"].n_unique(), collectives["collective_id"].n_unique()
+    most = f"those in which most was waited, of {all_:,} read" if shown < all_ else "whole capture"
     says = (
-        f"Time in ms that each rank waited for the last to arrive. The {shown} collectives with "
-        f"most waiting of {all_} that are matched, of the whole capture, {len(report.ranks)} ranks."
+        "Time in ms that each rank waited for the last to arrive. "
+        f"{shown:,} collectives, {most}; {len(report.ranks)} ranks."
     )
     panel.chart(charts.waiting_of_ranks(frame), frame, name="waiting", says=says)
 

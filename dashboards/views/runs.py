@@ -8,7 +8,7 @@ from traceq.dashboards import panel
 from traceq.dashboards.components.upload import upload_field
 from traceq.dashboards.data import store_folder, stored_runs, uploads_allowed
 from traceq.dashboards.inbox import Batch, Inbox, inbox_of
-from traceq.dashboards.job import Job, Outcome
+from traceq.dashboards.job import Job
 from traceq.model.units import UNKNOWN, size_text, time_text
 from traceq.store import StoredRun
 
@@ -38,6 +38,8 @@ def _upload(inbox: Inbox) -> None:
         return
     limit_mb = int(st.get_option("server.maxUploadSize"))
     going = upload_field(token=inbox.token, batch=batch.key, limit_mb=limit_mb)
+    if going.failed:
+        st.warning(f"{going.failed} of the files did not arrive: the list above says why.")
     if not batch.files and not going.on_the_way:
         st.caption("Files on the server need no upload: `traceq ingest SOURCES --name NAME`.")
         return
@@ -96,7 +98,7 @@ def _reading(inbox: Inbox, batch: Batch, job: Job) -> None:
         st.caption("All files are read; adding them up.")
     if st.button("Cancel", icon=":material/close:"):
         inbox.drop(batch)
-        st.session_state["outcome"] = Outcome(errors=["cancelled: nothing was kept"])
+        st.session_state["outcome"] = job.outcome
         st.rerun()
 
 
@@ -140,7 +142,7 @@ def _listing(runs: list[StoredRun]) -> None:
             "devices": _gpus(run),
             "step time": time_text(run.step_time_ns),
             "files": len(run.sources),
-            "stored": f"{run.stored_at:%Y-%m-%d %H:%M}",
+            "stored [UTC]": f"{run.stored_at:%Y-%m-%d %H:%M}",
             "tags": ", ".join(run.tags),
         }
         for run in runs
@@ -148,8 +150,9 @@ def _listing(runs: list[StoredRun]) -> None:
     frame = pl.DataFrame(lines)
     shown = frame.head(_MOST_RUNS)
     panel.text_table(shown.columns, [tuple(map(str, line)) for line in shown.iter_rows()])
+    cut = f", of which the first {_MOST_RUNS} are listed" if len(runs) > _MOST_RUNS else ""
     st.caption(
-        f"{len(runs):,} runs, newest first. Step time: the median step of the slowest rank; "
+        f"{len(runs):,} runs, newest first{cut}. Step time: the median step of the slowest rank; "
         "unknown where no steps are marked. Choose a run at the left."
     )
     panel.download(frame, name="runs")

@@ -13,6 +13,7 @@ from traceq.queries import load_query, query_names
 
 _FIRST = "SELECT rank, stream, role, ops, busy_ns FROM streams ORDER BY rank, stream"
 _MOST_POINTS = 2_000
+_DRAWN = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Enum, pl.Categorical)
 
 
 def _take_query() -> None:
@@ -56,26 +57,28 @@ def _show(path: str) -> None:
 
 def _chart(frame: pl.DataFrame) -> None:
     numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
+    plain = [name for name, kind in frame.schema.items() if kind.is_numeric() or kind in _DRAWN]
     if not numbers or frame.is_empty():
         st.caption("No chart: there is no column of numbers.")
         return
     across, up, form = st.columns(3)
-    x = across.selectbox("Across", frame.columns, index=0)
+    x = across.selectbox("Across", plain, index=0)
     y = up.selectbox("Up", numbers, index=len(numbers) - 1)
     shape = form.selectbox("As", ["bars", "line", "points"])
-    shown = frame.select({x, y}).head(_MOST_POINTS)
-    kind = "Q" if shown[x].dtype.is_numeric() and shape != "bars" else "O"
-    named = shown.select(pl.col(x).alias("x"), pl.col(y).alias("y"))
+    shown = frame.head(_MOST_POINTS)
+    kind = "Q" if x in numbers and shape != "bars" else "O"
+    across_x = pl.col(x).cast(pl.Float64 if kind == "Q" else pl.String)
+    named = shown.select(across_x.alias("x"), pl.col(y).cast(pl.Float64).alias("y"))
     chart = alt.Chart(named, height=320)
     marks = {"bars": chart.mark_bar, "line": chart.mark_line, "points": chart.mark_point}
     drawn = marks[shape](color=palette.NEUTRAL).encode(
-        x=alt.X(f"x:{kind}", title=x, axis=alt.Axis(labelOverlap=True)),
+        x=alt.X(f"x:{kind}", title=x, sort=None, axis=alt.Axis(labelOverlap=True)),
         y=alt.Y("y:Q", title=y),
         tooltip=[alt.Tooltip("x", title=x), alt.Tooltip("y", title=y)],
     )
-    st.altair_chart(drawn, width="stretch")
-    if frame.height > _MOST_POINTS:
-        st.caption(f"The chart shows the first {_MOST_POINTS:,} rows.")
+    says = f"{y} against {x}, of the first {shown.height:,} of {frame.height:,} rows above."
+    st.altair_chart(drawn, width="stretch", alt=says)
+    st.caption(panel.plain(says))
 
 
 chosen = chosen_path()

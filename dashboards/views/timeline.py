@@ -20,19 +20,19 @@ _PIXELS = (200, 2400)
 _LISTED = 200
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=8, show_spinner=False)
 def _window_rows(path: str, parameters: tuple[tuple[str, int], ...]) -> pl.DataFrame:
     return run_query(opened(path), "timeline", dict(parameters))
 
 
 def _lanes(path: str) -> pl.DataFrame:
     """Returns: one row per stream: rank, stream, label, first_ns, last_ns [ns]."""
-    streams = rows(path, "streams").sort("rank", "stream")
-    role = pl.when(pl.col("role").is_null()).then(pl.lit("")).otherwise(pl.col("role"))
-    return streams.unique(["rank", "stream"], keep="first", maintain_order=True).select(
-        *("rank", "stream", "first_ns", "last_ns"),
-        pl.format("{} · {} {}", "rank", "stream", role).alias("label"),
-    )
+    streams = rows(path, "streams").group_by("rank", "stream").agg(
+        pl.col("first_ns").min(), pl.col("last_ns").max(),
+        pl.col("role").drop_nulls().unique().sort().str.join(" "),
+    )  # fmt: skip
+    label = pl.format("{} · {} {}", "rank", "stream", pl.col("role").fill_null(""))
+    return streams.with_columns(label.alias("label")).sort("rank", "stream").drop("role")
 
 
 def _chosen_lanes(lanes: pl.DataFrame) -> pl.DataFrame:
@@ -75,10 +75,11 @@ def _timeline(path: str, run: str, lanes: pl.DataFrame) -> None:
     header = {"run": key, "from_ns": low, "to_ns": high, "first_ns": first, "last_ns": last}
     timeline_canvas(key, encode(frame, lanes, header))
     st.caption(
-        f"Times on the run's axis, whose zero is the earliest device start. {lanes.height} streams "
-        f"of {lanes['rank'].n_unique()} ranks; detail of {time_text(parameters['pixel_ns'])}, and "
-        "shorter operations are summed. Drag to move, Ctrl and wheel to zoom, double-click an "
-        "operation to fill the view with it; click a collective to see it on every rank."
+        "The whole capture. Times on the run's axis, whose zero is the earliest device start. "
+        f"{lanes.height} streams of {lanes['rank'].n_unique()} ranks; detail of "
+        f"{time_text(parameters['pixel_ns'])}, and shorter operations are summed. Drag to move, "
+        "Ctrl and wheel to zoom, double-click an operation to fill the view with it; click a "
+        "collective to see its parts on other ranks, where they are as long as the detail."
     )
     _ways_out(path, frame, low, high)
 
@@ -93,7 +94,7 @@ def _ways_out(path: str, frame: pl.DataFrame, low: int, high: int) -> None:
         "window.json", "application/json", on_click="ignore", icon=":material/download:",
         help=f"Trace events for ui.perfetto.dev, at most {MOST_EVENTS:,} operations.",
     )  # fmt: skip
-    seen = frame.filter((pl.col("end_ns") >= low) & (pl.col("start_ns") <= high))
+    seen = frame.filter((pl.col("end_ns") > low) & (pl.col("start_ns") < high))
     longest = seen.sort("busy_ns", descending=True).head(_LISTED)
     panel.behind(longest, name="timeline", label=f"The {longest.height} longest of this window")
 

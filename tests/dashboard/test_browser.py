@@ -104,6 +104,24 @@ def test_a_wrong_file_is_one_clear_line(page: Page, fresh: Server, tmp_path: Pat
     assert [name for name in left_in(fresh.store) if name != "lock"] == []
 
 
+def test_a_page_that_was_left_goes_on_with_its_upload(
+    page: Page, fresh: Server, tmp_path: Path
+) -> None:
+    files = eight_sources(tmp_path / "eight")[:2]
+    page.goto(f"{fresh.url}/runs")
+    settled(page)
+    for count, file in enumerate(files, 1):
+        page.locator("input[type=file]").set_input_files([file])
+        page.get_by_role("button", name=f"Read {count} files").wait_for()
+        page.get_by_role("link", name="Overview").click()
+        page.get_by_text("The store is empty").first.wait_for()
+        page.get_by_role("link", name="Runs").click()
+        page.get_by_role("button", name=f"Read {count} files").wait_for()
+    shown = page.locator(".files li").all_inner_texts()
+    assert [line.split()[0] for line in shown] == [file.name for file in files]
+    assert set(left_in(fresh.store)) == {"lock", *(file.name for file in files)}
+
+
 def test_the_timeline_zooms_to_one_kernel_and_names_it(
     page: Page, server: Server, record_property: Callable[[str, object], None]
 ) -> None:
@@ -129,6 +147,28 @@ def test_the_timeline_zooms_to_one_kernel_and_names_it(
     expect(page.locator(".timeline .detail")).to_contain_text("20 ms from 0 ns (compute)")
     low, high = map(int, timeline.get_attribute("data-view").split(","))
     assert high - low == pytest.approx(30_000_000, rel=0.01)
+
+
+def test_an_operation_is_chosen_and_filled_without_a_mouse(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/timeline?run=eight")
+    settled(page)
+    canvas, timeline = page.locator(".timeline canvas"), page.locator(".timeline")
+    detail = page.locator(".timeline .detail")
+    expect(timeline).to_have_attribute("data-drawn", re.compile(r"[1-9]\d*"))
+    canvas.focus()
+    page.keyboard.press("n")
+    expect(detail).to_contain_text("20 ms from 0 ns (compute)")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(detail).to_contain_text("all_reduce, 256.00 MiB")
+    expect(timeline).to_have_attribute("data-linked", "8")
+    page.keyboard.press("n")
+    expect(detail).to_contain_text("all_gather")
+    page.keyboard.press("p")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(600)
+    low, high = map(int, timeline.get_attribute("data-view").split(","))
+    assert high - low == pytest.approx(1.5 * 18_000_000, rel=0.01)
 
 
 def test_a_collective_is_linked_across_all_ranks_with_its_waiting(
@@ -179,6 +219,9 @@ def test_every_page_is_drawn_and_no_request_leaves_the_machine(
         page.goto(f"{server.url}/{view}?run=eight" + ("&with=four" if view == "compare" else ""))
         settled(page)
         page.wait_for_timeout(1200)
+        assert page.get_by_test_id("stException").all_inner_texts() == [], view
+        charts = page.get_by_test_id("stVegaLiteChart").count()
+        assert charts == {"overview": 2, "ranks": 2, "collectives": 1, "compare": 2}.get(view, 0)
         height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
         page.set_viewport_size({"width": 1280, "height": min(4000, max(900, height + 20))})
         page.wait_for_timeout(500)
@@ -198,11 +241,11 @@ def test_hostile_names_are_text_on_every_page(page: Page, server: Server) -> Non
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     run = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%20!%5Bx%5D(http%3A__evil.example_x.png)"
-    for view in VIEWS[:5]:
-        page.goto(f"{server.url}/{view}?run={run}")
+    for view in VIEWS:
+        page.goto(f"{server.url}/{view}?run={run}" + ("&with=four" if view == "compare" else ""))
         settled(page)
+        expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_visible()
         page.wait_for_timeout(700)
-        assert "<img src=x onerror=alert(1)>" in page.inner_text("body")
         assert page.locator("img[src='x']").count() == 0
     assert dialogs == []
     hosts = {url.split("/")[2] for url in asked if not url.startswith(("data:", "blob:"))}

@@ -52,8 +52,8 @@ def put(server: Server, path: str, body: bytes = b"x", **headers: str) -> tuple[
 
 
 def files_in(server: Server) -> list[str]:
-    inbox = server.store / ".inbox"
-    return sorted(p.name for p in inbox.rglob("*") if p.is_file() and p.name != "lock")
+    found = os.walk(server.store / ".inbox")  # which folders may leave meanwhile
+    return sorted(name for _, _, names in found for name in names if name != "lock")
 
 
 def test_only_pages_of_this_process_can_upload(page: Page, fresh: Server) -> None:
@@ -64,7 +64,9 @@ def test_only_pages_of_this_process_can_upload(page: Page, fresh: Server) -> Non
     wrong = right | {"X_Traceq_Token": known.token[:-1]}
     assert put(fresh, path, **wrong) == (403, "wrong token: open the page again")
     assert put(fresh, path, **right, Origin="http://evil.example") == (403, "foreign origin")
+    assert put(fresh, path, **right, Origin="http://[") == (403, "foreign origin")
     assert put(fresh, path, **right, Host="evil.example")[0] in {400, 403}
+    assert put(fresh, path, **right, Host="[abc")[0] in {400, 403}
     assert put(fresh, "/traceq/upload/unknown/7", **right)[0] == 410
     assert put(fresh, f"/traceq/upload/{known.batch}/5000", **right)[0] == 400
     for name in ("../up", "..%2Fup", "%2Fetc%2Fpasswd", "a%5Cb", ".hidden", "a%00b", "", "n" * 300):
@@ -76,6 +78,8 @@ def test_only_pages_of_this_process_can_upload(page: Page, fresh: Server) -> Non
     assert files_in(fresh) == ["a.json"]
     assert put(fresh, path, **right)[0] == 204
     assert files_in(fresh) == ["a.json", "b.json"]
+    status, text = put(fresh, path, **right)
+    assert (status, text[:22]) == (400, "another file of this u")
     modes = {p.stat().st_mode & 0o777 for p in (fresh.store / ".inbox").rglob("*") if p.is_dir()}
     assert modes == {0o700}
 
@@ -211,6 +215,17 @@ def test_cancel_ends_the_reading_and_keeps_nothing(tmp_path: Path) -> None:
         batch.place(1, "b.json")
     inbox.close()
     assert list((tmp_path / ".inbox").iterdir()) == []
+
+
+def test_what_else_a_reading_prints_is_not_taken_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('noise'); print('3'); print('{}')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    job = Job(tmp_path / "store", [tmp_path / "gone.json"], name="a", options={})
+    wait_for(lambda: job.outcome is not None, patience_s=60)
+    assert job.outcome is not None
+    assert "gone.json" in job.outcome.errors[0]
 
 
 def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> None:

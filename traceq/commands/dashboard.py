@@ -114,7 +114,8 @@ def dashboard(
     os.environ[REQUIRED] = "0" if login is None else "1"
     if login is not None:
         words.append(f"--secrets.files={login.resolve()}")
-    for name in dict.fromkeys(("localhost", "127.0.0.1", host, *called, *allow_host)):
+    names = ("localhost", "127.0.0.1", host, *called, *allow_host)
+    for name in dict.fromkeys(map(str.lower, names)):
         words.append(f"--server.allowedHosts={name}")
     click.echo(f"traceq: the dashboard is at http://{_shown(host)}:{port}", err=True)
     sys.stderr.flush()

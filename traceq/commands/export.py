@@ -42,7 +42,11 @@ _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
     help="File, compressed where it ends in .gz, or folder of the tables. "
     "[default: the name of the run]",
 )
-@click.option("--steps", metavar="FIRST[-LAST]", help="Only these training steps of a timeline.")
+@click.option(
+    "--steps",
+    metavar="FIRST[-LAST]",
+    help="Only the time of these training steps, from their first begin to their last end.",
+)
 def export(*, run: tuple[str, ...], form: str, output: Path | None, steps: str | None) -> None:
     """Writes RUN for other tools: a saved run file, the name of a stored run, or sources."""
     if form == "parquet" and steps is not None:
