@@ -22,11 +22,13 @@ class Outcome:
         run: name of the run, None when there is none.
         created: False when the store held these files already.
         errors: lines in the words of the command line.
+        again: whether the same files can be read again, under another name.
     """
 
     run: str | None = None
     created: bool = False
     errors: list[str] = field(default_factory=list)
+    again: bool = False
 
 
 class Job:
@@ -66,8 +68,8 @@ class Job:
                 match _decoded(line):
                     case {"file": str(name), "share": float(share) | int(share)}:
                         self.file_name, self.share = name, share
-                    case {"run": run, "created": created, "errors": errors}:
-                        outcome = Outcome(run, created, errors)
+                    case {"run": run, "created": created, "errors": errors, "again": again}:
+                        outcome = Outcome(run, created, errors, again)
         status = self._process.returncode
         if outcome is None:
             lost = f"the reading ended with status {status}: try traceq ingest on the same files"

@@ -54,7 +54,7 @@ def clock_note(report: Report) -> str:
         return f"Clocks: {told}."
     hosts = {source["host"] for source in report.sources}
     if len(report.sources) == 1 or (len(hosts) == 1 and None not in hosts):
-        return "Clocks: one host, nothing to align."
+        return f"Clocks: one {'source' if len(report.sources) == 1 else 'host'}, nothing to align."
     aligned = [s for s in report.sources if s["clock_residual_p95_ns"] is not None]
     if aligned:
         residual = max(source["clock_residual_p95_ns"] for source in aligned)

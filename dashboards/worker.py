@@ -1,7 +1,8 @@
 """The process that reads uploaded files: python -m traceq.dashboards.worker.
 
 Its first line of input is what to do, as JSON; when the input ends, its server has gone, and it
-goes too. Each line of output is progress, {file, share}, or the end, {run, created, errors}.
+goes too. Each line of output is progress, {file, share}, or the end, {run, created, errors,
+again}.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from traceq.config import ReadOptions, checked
-from traceq.errors import TraceqError
+from traceq.errors import StoreError, TraceqError
 from traceq.store import Store
 
 
@@ -26,7 +27,7 @@ def main() -> None:
 
 
 def read(order: dict[str, Any]) -> dict[str, Any]:
-    """Returns: the end of the reading: run, created, errors.
+    """Returns: the end of the reading: run, created, errors, again.
 
     Args:
         order: store, files, name, options.
@@ -40,9 +41,11 @@ def read(order: dict[str, Any]) -> dict[str, Any]:
             on_progress=lambda file, share: _say({"file": file, "share": share}),
         )
     except TraceqError as error:
-        return {"run": None, "created": False, "errors": str(error).splitlines()}
+        again = isinstance(error, StoreError)
+        return {"run": None, "created": False, "errors": str(error).splitlines(), "again": again}
     failures = [line for failure in stored.failures for line in str(failure).splitlines()]
-    return {"run": stored.run.name, "created": stored.created, "errors": failures}
+    end = {"run": stored.run.name, "created": stored.created, "errors": failures}
+    return end | {"again": False}
 
 
 def _say(said: dict[str, Any]) -> None:

@@ -75,7 +75,8 @@ def windows_of(
     """Returns: one row per window: scope, step, start_ns, end_ns: the capture, then the steps.
 
     The capture reaches from the first device start to the last device end; a step from the first
-    to the last device operation that was launched inside it. Hidden work is device work.
+    to the last device operation that was launched inside it, or as the source places it: some
+    place a step of milliseconds in microseconds, which is not believed. Hidden work is device work.
 
     Args:
         ops: start_ns, end_ns [ns], step; of one rank.
@@ -89,9 +90,20 @@ def windows_of(
     )
     steps = every.drop_nulls("step").group_by("step").agg(*reach)
     if placed is not None:
-        steps = pl.concat([placed, steps.join(placed, on="step", how="anti")])
+        length, reached = (
+            pl.col(f"end_ns{of}") - pl.col(f"start_ns{of}") for of in ("", "_reached")
+        )
+        believed = (
+            placed.join(steps, on="step", how="left", suffix="_reached")
+            .filter(reached.is_null() | (length >= _LEAST_PLACED * reached))
+            .select(placed.columns)
+        )
+        steps = pl.concat([believed, steps.join(believed, on="step", how="anti")])
     steps = steps.sort("start_ns").select(pl.lit("step").alias("scope"), pl.all())
     return pl.concat([capture, steps])
+
+
+_LEAST_PLACED = 0.5
 
 
 @dataclass(frozen=True, slots=True)

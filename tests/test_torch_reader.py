@@ -1,5 +1,6 @@
 """The torch.profiler reader on tiny traces: every reported fault with its right answer."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,17 @@ class TestSteps:
         run = make_run(trace.write(tmp_path / "a.json"))
         rows = run_query(run, "step_times").select("step", "start_ns", "end_ns", "idle_ns").rows()
         assert rows == [(7, -10, 600, 210)]  # 990-1600 less the kernel's 400
+
+    def test_a_mark_of_a_moment_does_not_place_a_step(
+        self, tmp_path: Path, make_run: RunMaker
+    ) -> None:
+        trace = TorchTrace().annotation("ProfilerStep#7", 800, 1500)
+        trace.kernel(GEMM, 1000, 1400, launch=900).kernel(GEMM, 1500, 1600, launch=950)
+        for length, window in ((299, (0, 600)), (300, (100, 400))):
+            marked = copy.deepcopy(trace)
+            marked.event("gpu_user_annotation", "ProfilerStep#7", 1100, 1100 + length, pid=0, tid=7)
+            run = make_run(marked.write(tmp_path / f"{length}.json"))
+            assert run_query(run, "step_times").select("start_ns", "end_ns").rows() == [window]
 
     def test_steps_of_one_name_are_placed_by_their_order(
         self, tmp_path: Path, make_run: RunMaker

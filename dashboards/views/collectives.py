@@ -115,7 +115,8 @@ def _exposed(path: str) -> None:
         ),
     )  # fmt: skip
     st.caption(
-        "Whole capture. Exposed: no compute ran on the rank. After and before: the compute around."
+        f"Whole capture; the {min(8, frame.height)} most exposed. Exposed: no compute ran on the "
+        "rank. After and before: the compute around."
     )
     panel.behind(frame, name="exposed")
 

@@ -13,7 +13,7 @@ from traceq.render.compared.words import (
     PART_NAMES,
     cost_text,
     coverage,
-    efficiency_notes,
+    run_notes,
     signed,
     trend_notes,
     window,
@@ -32,6 +32,8 @@ def _take_link(others: list[str]) -> None:
     linked = (asked.get_all("with"), asked.get("scaling", _SCALINGS[0]))
     if state.get(_LINKED) != linked or _WITH not in state:
         state[_WITH] = linked[0]
+        for name in set(linked[0]) - set(others):
+            st.warning(panel.plain(f"{name}: no such other run in the store"))
         state[_SCALING] = linked[1] if linked[1] in _SCALINGS else _SCALINGS[0]
     state[_WITH] = [name for name in state[_WITH] if name in others]
 
@@ -74,7 +76,7 @@ def _runs(compared: Comparison) -> None:
             for run in compared.runs
         ),
     )  # fmt: skip
-    for line in efficiency_notes(compared):
+    for line in run_notes(compared):
         st.caption(panel.plain(f"{line[:1].upper()}{line[1:]}."))
     panel.behind(pl.DataFrame(compared.runs, infer_schema_length=None), name="runs-compared")
 

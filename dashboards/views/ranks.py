@@ -69,6 +69,11 @@ def _stragglers(report: Report) -> None:
             for row in report.stragglers[: charts.MOST_RANKS]
         ),
     )  # fmt: skip
+    st.caption(
+        "Last: how often it arrived last; ties are shared. Late: behind its median peer, in sum. "
+        "Imposed: others waited for it, in sum. Removable: gained, had it arrived with the next. "
+        "p: chance of being later than the median peer in as many of the unit."
+    )
     panel.cut(charts.MOST_RANKS, len(report.stragglers), "ranks")
     if any(row["partial"] for row in report.stragglers):
         st.caption("Ranks are missing: a straggler among the others is unknown.")

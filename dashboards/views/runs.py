@@ -90,7 +90,10 @@ def _reading(inbox: Inbox, batch: Batch, job: Job) -> None:
     """Shows how far the reading is, until it ends."""
     if job.outcome is not None:
         st.session_state["outcome"] = job.outcome
-        inbox.drop(batch)
+        if job.outcome.again:
+            batch.job = None
+        else:
+            inbox.drop(batch)
         st.rerun()
     text = f"Reading {job.file_name}" if job.file_name else "Reading"
     st.progress(min(1.0, job.share), text=panel.plain(text))

@@ -41,9 +41,13 @@ def _chosen_lanes(lanes: pl.DataFrame) -> pl.DataFrame:
         return lanes
     ranks = lanes["rank"].unique().sort().to_list()
     first = st.select_slider("First rank to show", ranks, value=ranks[0])
-    shown = lanes.filter(pl.col("rank") >= first).head(_MOST_LANES)
+    following = lanes.filter(pl.col("rank") >= first)
+    fitting = following.with_row_index("place").filter(
+        (pl.col("place").max().over("rank") < _MOST_LANES) | (pl.col("rank") == first)
+    )
+    shown = fitting.drop("place").head(_MOST_LANES)
     last = shown["rank"].to_list()[-1]
-    st.caption(f"Ranks {first} to {last} of {len(ranks)}: {_MOST_LANES} streams fit.")
+    st.caption(f"Ranks {first} to {last} of {len(ranks)}: at most {_MOST_LANES} streams fit.")
     return shown
 
 

@@ -217,6 +217,23 @@ def test_cancel_ends_the_reading_and_keeps_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / ".inbox").iterdir()) == []
 
 
+def test_a_name_that_is_taken_is_told_before_the_files_are_lost(tmp_path: Path) -> None:
+    outcomes = []
+    for number, name in enumerate(("a/b", "night", "night")):
+        export = NsysExport().capture().kernel("gemm<f>", 1000, 1100 + number)
+        job = Job(tmp_path / "store", [export.write(tmp_path / f"{number}.sqlite")], name=name,
+                  options={})  # fmt: skip
+        job._reader.join(60)
+        assert job.outcome is not None
+        outcomes.append(job.outcome)
+    assert [(outcome.run, outcome.again) for outcome in outcomes] == [
+        (None, True),
+        ("night", False),
+        (None, True),
+    ]
+    assert "another run has that name" in outcomes[2].errors[0]
+
+
 def test_what_else_a_reading_prints_is_not_taken_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def answer_text(report: Report) -> str:
         why = reason_text(report.reasons.get("comm_fraction"))
         return f"How much of the time is communication is unknown: {why}."
     if metrics["comm_ns"] == 0:
-        return "No communication: none of the kernels that ran is a communication kernel."
+        return "No communication: none of the kernels in the window is a communication kernel."
     return (
         f"{percent_text(metrics['comm_fraction'])} of the time is communication: "
         f"{percent_text(metrics['overlap_ratio'])} of it hidden behind compute, "

@@ -10,7 +10,7 @@ from traceq.render.compared.words import (
     PART_NAMES,
     cost_text,
     coverage,
-    efficiency_notes,
+    run_notes,
     signed,
     trend_notes,
     window,
@@ -72,7 +72,7 @@ def _runs(comparison: Comparison) -> Element:
         *("run", ">ranks", ">hosts", "window", ">step time", ">spread", ">efficiency"),
         *(">comm", ">exposed", ">hidden"),
     )
-    notes = efficiency_notes(comparison)
+    notes = run_notes(comparison)
     return section(
         "Runs",
         stacked_bars(bars, time_text, "What the step of each run is made of") if bars else None,

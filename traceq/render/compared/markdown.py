@@ -9,8 +9,8 @@ from traceq.render.compared.words import (
     PART_NAMES,
     cost_text,
     coverage,
-    efficiency_notes,
     labels,
+    run_notes,
     signed,
     titles,
     trend_notes,
@@ -61,7 +61,7 @@ def _runs(comparison: Comparison) -> Iterator[str]:
     ]
     columns = ("run", ">ranks", "window", ">step time", ">efficiency", ">exposed")
     yield from table(columns, rows)
-    for line in efficiency_notes(comparison):
+    for line in run_notes(comparison):
         yield from item(escape(line))
     yield ""
 

@@ -14,8 +14,8 @@ from traceq.render.compared.words import (
     PART_NAMES,
     cost_text,
     coverage,
-    efficiency_notes,
     labels,
+    run_notes,
     signed,
     titles,
     trend_notes,
@@ -86,7 +86,7 @@ def _runs(comparison: Comparison) -> RenderableType:
             percent_text(run["exposed_comm_fraction"]),
             percent_text(run["overlap_ratio"]),
         )
-    notes = efficiency_notes(comparison)
+    notes = run_notes(comparison)
     return section("Runs (exposed is a share of the window, hidden of comm)", table, *notes)
 
 

@@ -73,8 +73,14 @@ def scaling_text(comparison: Comparison) -> str:
     return f"rank-seconds per step of {base} / those of the run, as for strong scaling"
 
 
-def efficiency_notes(comparison: Comparison) -> list[str]:
-    """Returns: what the efficiency is, and one line per reason for which it is unknown."""
+def run_notes(comparison: Comparison) -> list[str]:
+    """Returns: which runs lack ranks, what the efficiency is, and why it is unknown."""
+    partial = [
+        f"{clean(run['name'])} holds {coverage(run)} ranks: its parts are means over these, which "
+        "may differ from those of all"
+        for run in comparison.runs
+        if run["world_size"] != run["ranks_present_count"]
+    ]
     lines: dict[str, list[str]] = {}
     for run in comparison.runs:
         if run["efficiency"] is None:
@@ -84,7 +90,8 @@ def efficiency_notes(comparison: Comparison) -> list[str]:
         for why, names in lines.items()
     ]
     known = any(run["efficiency"] is not None for run in comparison.runs[1:])
-    return [f"efficiency: {scaling_text(comparison)}", *unknown] if known else unknown
+    told = [f"efficiency: {scaling_text(comparison)}"] if known else []
+    return [*partial, *told, *unknown]
 
 
 def signed(ns: int | None) -> str:
