@@ -37,7 +37,7 @@ def chosen_run() -> StoredRun:
     if not runs:
         st.info(
             "The store is empty. Upload the files of a run on the page Runs, or read them with "
-            "`traceq ingest SOURCES --name NAME`.",
+            "`traceq ingest SOURCES --name NAME --store STORE`.",
             icon=":material/inbox:",
         )
         st.stop()
