@@ -3,7 +3,7 @@
 import streamlit as st
 
 from traceq.dashboards.data import real_path, stored_runs
-from traceq.dashboards.panel import plain
+from traceq.dashboards.panel import INGEST, plain
 from traceq.errors import TraceqError
 from traceq.store import StoredRun
 
@@ -37,7 +37,7 @@ def chosen_run() -> StoredRun:
     if not runs:
         st.info(
             "The store is empty. Upload the files of a run on the page Runs, or read them with "
-            "`traceq ingest SOURCES --name NAME --store STORE`.",
+            f"{INGEST}.",
             icon=":material/inbox:",
         )
         st.stop()

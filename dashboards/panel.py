@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^&])")
 
 
+INGEST = "`traceq ingest SOURCES --name NAME --store STORE`"
+
+
 def plain(text: str) -> str:
     r"""Returns: a text that Markdown shows as it is.
 

@@ -41,9 +41,7 @@ def _upload(inbox: Inbox) -> None:
     if going.failed:
         st.warning(f"{going.failed} of the files did not arrive: the list above says why.")
     if not batch.files and not going.on_the_way:
-        st.caption(
-            "Files on the server need no upload: `traceq ingest SOURCES --name NAME --store STORE`."
-        )
+        st.caption(f"Files on the server need no upload: {panel.INGEST}.")
         return
     _start(inbox, batch, busy=going.on_the_way > 0)
 
@@ -136,7 +134,7 @@ def _listing(runs: list[StoredRun]) -> None:
     st.subheader("Stored runs", anchor=False)
     if not runs:
         st.info("The store is empty. Upload the files of a run above, or read them with "
-                "`traceq ingest SOURCES --name NAME --store STORE`.", icon=":material/inbox:")  # fmt: skip
+                f"{panel.INGEST}.", icon=":material/inbox:")  # fmt: skip
         return
     lines = [
         {
