@@ -15,9 +15,11 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import anyio.to_thread
 import streamlit as st
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit.runtime import Runtime
 
 from traceq.dashboards import charts, comparing, notes  # noqa: F401 - not by the first visitor
@@ -31,6 +33,20 @@ class TooLargeError(UploadError):
     """A file over the limit."""
 
     status = 413
+
+
+class OurUploadsOnly:
+    """Refuses Streamlit's own route for uploads, which no page uses: it holds files in memory."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request, or passes it on."""
+        if scope["type"] == "http" and "/_stcore/upload_file" in scope["path"]:
+            await PlainTextResponse("no such route", 404)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 async def put_upload(request: Request) -> Response:
@@ -142,5 +158,6 @@ os.environ.setdefault("TRACEQ_STORE", str(store_folder()))
 app = st.App(
     Path(__file__).with_name("app.py"),
     lifespan=_lifespan,
+    middleware=[Middleware(OurUploadsOnly)],
     routes=[Route("/traceq/upload/{batch}/{number:int}", put_upload, methods=["PUT"])],
 )

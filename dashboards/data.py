@@ -21,6 +21,7 @@ from traceq.storefolder import default_folder
 
 SQL_ROWS = 10_000
 SQL_LIMIT_S = 10.0
+MEMORY_LIMIT = "2GB"
 
 
 def store_folder() -> Path:
@@ -73,7 +74,7 @@ _names: dict[str, str] = {}
 # A run that falls out is closed once nobody reads it any more.
 @st.cache_resource(max_entries=16, show_spinner=False)
 def _opened(path: str) -> Run:
-    return open_run(path, label=_names.get(path))
+    return open_run(path, label=_names.get(path), memory_limit=MEMORY_LIMIT)
 
 
 def opened(path: str) -> Run:

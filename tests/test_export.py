@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -193,6 +194,22 @@ class TestCommand:
             for name in names:
                 written = pl.read_parquet(tmp_path / "tables" / f"{name}.parquet")
                 assert_frame_equal(written, run.frame(f"FROM {name}"), check_row_order=False)
+
+    @pytest.mark.parametrize("name", ["../out", 'a"b'])
+    def test_a_table_that_is_not_ours_is_refused(
+        self, name: str, saved: Path, tmp_path: Path
+    ) -> None:
+        quoted = name.replace('"', '""')
+        with duckdb.connect(str(saved)) as connection:
+            connection.execute(f'CREATE TABLE "{quoted}" AS SELECT 1 AS a')
+        done = traceq("export", saved, "--to", "parquet", "--output", tmp_path / "b" / "tables")
+        assert done.returncode == 2
+        (tmp_path / "b").mkdir()
+        done = traceq("export", saved, "--to", "parquet", "--output", tmp_path / "b" / "tables")
+        assert done.returncode == 2
+        assert "holds a table that traceq did not make" in done.stderr
+        assert list((tmp_path / "b").iterdir()) == []
+        assert not list(tmp_path.glob("*.parquet"))
 
     def test_sources_are_read_first(self, tmp_path: Path) -> None:
         (source, *_) = Workload(ranks=1, per_node=1, steps=3).write_nsys(tmp_path)

@@ -67,6 +67,19 @@ def test_an_error_of_duckdb_is_one_line_without_paths(sample_run: Run) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_memory_is_limited_where_asked(tmp_path: Path, sample_folder: Path) -> None:
+    path = tmp_path / "run.duckdb"
+    ingest_run([sample_folder], path)
+    hungry = "SELECT len(list(range)) AS n FROM range(50000000)"
+    with open_run(path) as run:
+        assert run.frame(hungry).item() == 50_000_000
+    with (
+        open_run(path, memory_limit="100MB") as run,
+        pytest.raises(QueryError, match=r"run\.duckdb: Out of Memory Error"),
+    ):
+        run.frame(hungry)
+
+
 def test_a_missing_or_foreign_file_is_no_run_file(tmp_path: Path) -> None:
     (tmp_path / "text.duckdb").write_text("hello")
     for name in ("text.duckdb", "missing.duckdb"):

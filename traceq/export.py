@@ -1,5 +1,6 @@
 """A run for other tools: its timeline for ui.perfetto.dev, its tables as Parquet."""
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +9,7 @@ import msgspec
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from traceq.errors import QueryError
+from traceq.errors import QueryError, RunFileError
 from traceq.query import run_query
 from traceq.runfile import Run
 
@@ -115,19 +116,17 @@ def _events(rows: pl.DataFrame, begin: pl.DataFrame) -> str:
         rows: columns of the query `timeline`.
         begin: where the flow of each collective begins: collective_id, first_rank.
     """
-    quoted = {name: msgspec.json.encode(name).decode() for name in rows["name"].unique()}
-    name = pl.col("name").replace_strict(quoted, return_dtype=pl.String)
-    kind = pl.col("class").fill_null("unknown")
+    name, kind, op = (_quoted(rows, column) for column in ("name", "class", "op"))
     place = pl.format('"pid":{},"tid":{},"ts":{}', "rank", "stream", _us(pl.col("start_ns")))
     length = _us(pl.col("end_ns") - pl.col("start_ns"))
     arguments = [pl.format(f',"{argument}":{{}}', argument) for argument in _ARGUMENTS]
-    said = _joined(*arguments, pl.format(',"op":"{}"', "op")).str.slice(1)
+    said = _joined(*arguments, pl.format(',"op":{}', op)).str.slice(1)
     phase = pl.when(pl.col("first_rank") == pl.col("rank")).then(pl.lit("s"))
     events = (
         pl.format(
-            '{{"ph":"X","name":{},"cat":"{}",{},"dur":{},"args":{{{}}}}}',
+            '{{"ph":"X","name":{},"cat":{},{},"dur":{},"args":{{{}}}}}',
             name,
-            kind,
+            kind.fill_null('"unknown"'),
             place,
             length,
             said,
@@ -147,6 +146,12 @@ def _events(rows: pl.DataFrame, begin: pl.DataFrame) -> str:
     known = rows.join(begin, on="collective_id", how="left", maintain_order="left")
     text: str = known.select(_joined(*events).str.join(",\n")).item()
     return text
+
+
+def _quoted(rows: pl.DataFrame, column: str) -> pl.Expr:
+    texts = rows[column].drop_nulls().cast(pl.String).unique()
+    quoted = {text: msgspec.json.encode(text).decode() for text in texts}
+    return pl.col(column).cast(pl.String).replace_strict(quoted, return_dtype=pl.String)
 
 
 def _joined(*texts: pl.Expr) -> pl.Expr:
@@ -189,12 +194,23 @@ def write_tables(run: Run, folder: Path, *, on_progress: Progress | None = None)
 
     Raises:
         QueryError: the run file is damaged.
+        RunFileError: a table cannot be written.
     """
-    tables = run.frame("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
-    for number, table in enumerate(tables["table_name"].sort()):
+    tables = run.frame(
+        "SELECT table_name AS name FROM duckdb_tables() WHERE NOT internal ORDER BY name"
+    )["name"].to_list()
+    strange = [table for table in tables if not re.fullmatch(r"\w+", table)]
+    if strange:
+        message = f"{run.name}: holds a table that traceq did not make: {strange[0]!r}"
+        raise QueryError(message)
+    for number, table in enumerate(tables):
         if on_progress is not None:
-            on_progress(table, number / tables.height)
-        _table(run, table).sink_parquet(folder / f"{table}.parquet")
+            on_progress(table, number / len(tables))
+        try:
+            _table(run, table).sink_parquet(folder / f"{table}.parquet")
+        except pl.exceptions.ComputeError as error:  # what polars makes of a full disk
+            message = f"{table}.parquet: cannot be written: {str(error).splitlines()[0]}"
+            raise RunFileError(message) from error
 
 
 def _table(run: Run, table: str) -> pl.LazyFrame:

@@ -213,12 +213,13 @@ def refuse_taken(path: Path) -> None:
     raise RunFileError(message)
 
 
-def open_run(path: str | Path, *, label: str | None = None) -> Run:
+def open_run(path: str | Path, *, label: str | None = None, memory_limit: str | None = None) -> Run:
     """Returns: a run file opened read-only, without access to any other file.
 
     Args:
         path: the run file.
         label: what errors call it, by default its base name.
+        memory_limit: what DuckDB may use, as in ``2GB``; by default most of the machine's.
 
     Raises:
         RunFileError: there is no such file, or it is not a run file of this version.
@@ -229,7 +230,10 @@ def open_run(path: str | Path, *, label: str | None = None) -> Run:
         message = f"{label}: not a run file: make one with traceq report SOURCES --save"
         raise RunFileError(message)
     try:
-        connection = duckdb.connect(str(path.resolve()), read_only=True, config=dict(_SEALED))
+        config: dict[str, Any] = dict(_SEALED)
+        if memory_limit is not None:
+            config["memory_limit"] = memory_limit
+        connection = duckdb.connect(str(path.resolve()), read_only=True, config=config)
     except duckdb.Error as error:
         message = f"{label}: cannot be opened: {_first_line(error)}"
         raise RunFileError(message) from error

@@ -1,5 +1,7 @@
 """Timeline: every stream of every rank, from the run to a single kernel."""
 
+from hashlib import blake2b
+
 import polars as pl
 import streamlit as st
 
@@ -65,7 +67,8 @@ def _asked_window(first: int, last: int, key: str) -> tuple[int, int, int]:
 def _timeline(path: str, run: str, lanes: pl.DataFrame) -> None:
     first, last = min(lanes["first_ns"].to_list()), max(lanes["last_ns"].to_list())
     first_rank, last_rank = lanes["rank"].to_list()[0], lanes["rank"].to_list()[-1]
-    key = f"timeline-{run}-{first_rank}"
+    # Streamlit refuses some names in a key.
+    key = f"timeline-{blake2b(run.encode(), digest_size=8).hexdigest()}-{first_rank}"
     low, high, pixels = _asked_window(first, last, key)
     margin = int((high - low) * _MARGIN)
     parameters = {

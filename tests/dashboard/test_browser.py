@@ -246,6 +246,7 @@ def test_hostile_names_are_text_on_every_page(page: Page, server: Server) -> Non
         settled(page)
         expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_visible()
         page.wait_for_timeout(700)
+        assert page.get_by_test_id("stException").all_inner_texts() == []
         assert page.locator("img[src='x']").count() == 0
     assert dialogs == []
     hosts = {url.split("/")[2] for url in asked if not url.startswith(("data:", "blob:"))}

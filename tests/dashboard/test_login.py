@@ -72,6 +72,9 @@ def test_a_client_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
         ({"client_id": None, "client_secret": None}, "has no client_id, client_secret"),
         ({"cookie_secret": "short"}, "cookie_secret is shorter than 32 characters"),
         ({"redirect_uri": "http://localhost/back"}, "is not https://HOST/oauth2callback"),
+        ({"redirect_uri": "http://[::1/oauth2callback"}, "is not https://HOST/oauth2callback"),
+        ({"redirect_uri": "https://*/oauth2callback"}, "is not https://HOST/oauth2callback"),
+        ({"redirect_uri": "ftp://host/oauth2callback"}, "is not https://HOST/oauth2callback"),
         ({"client_id": '"'}, "is not TOML"),
     ],
 )

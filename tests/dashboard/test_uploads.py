@@ -73,6 +73,7 @@ def test_only_pages_of_this_process_can_upload(page: Page, fresh: Server) -> Non
         status, text = put(fresh, path, **(right | {"X_Traceq_Name": name}))
         assert (status, text) == (400, "not the name of a file: rename it and upload it again")
     assert put(fresh, f"/traceq/upload/{known.batch}/..%2f..%2fx", **right)[0] in {400, 404, 405}
+    assert put(fresh, "/_stcore/upload_file/a/b", **right) == (404, "no such route")
     large = right | {"Content_Length": str(3 << 30)}
     assert put(fresh, path, b"", **large)[0] == 413
     assert files_in(fresh) == ["a.json"]

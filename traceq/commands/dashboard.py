@@ -161,6 +161,9 @@ def _login_host(file: Path) -> str:
         message = f"{file.name}: is not TOML: {error}"
         raise TraceqError(message) from error
     client = client if isinstance(client, dict) else {}
+    if file.suffix != ".toml":
+        message = f"{file.name}: its name must end in .toml"
+        raise TraceqError(message)
     missing = [key for key in _LOGIN_KEYS if not isinstance(client.get(key), str)]
     if missing:
         told = ", ".join(missing)
@@ -172,9 +175,13 @@ def _login_host(file: Path) -> str:
             "python -c 'import secrets; print(secrets.token_hex(32))'"
         )
         raise TraceqError(message)
-    back = urlsplit(client["redirect_uri"])
+    try:
+        back = urlsplit(client["redirect_uri"])
+    except ValueError:
+        back = urlsplit("")
     name: str | None = back.hostname
-    if name is None or not back.path.endswith("/oauth2callback"):
+    web = back.scheme in {"http", "https"} and back.path.endswith("/oauth2callback")
+    if name is None or "*" in name or not web:
         message = f"{file.name}: redirect_uri is not https://HOST/oauth2callback"
         raise TraceqError(message)
     if find_spec("authlib") is None:

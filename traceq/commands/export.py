@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +68,8 @@ def export(*, run: tuple[str, ...], form: str, output: Path | None, steps: str |
             write_tables(run, part, on_progress=told)
 
     with opened(run) as (opened_run, failures):
-        stem = re.sub(r"[^\w.-]+", "-", Path(opened_run.name).stem)
+        name = opened_run.name.removesuffix(".duckdb")
+        stem = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "run"
         path = output or Path(f"{stem}.tables" if form == "parquet" else f"{stem}.json.gz")
         (tables if form == "parquet" else timeline)(opened_run, path)
     click.echo(f"traceq: wrote {path}", err=True)
@@ -106,7 +106,7 @@ def _built(path: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".traceq-") as folder:
             part = Path(folder) / path.name
             yield part
-            shutil.move(part, path)
+            part.rename(path)
     except OSError as error:
         message = f"{path.name}: cannot be written: {error.strerror or error}"
         raise TraceqError(message) from error
