@@ -22,6 +22,7 @@ from traceq.storefolder import default_folder
 SQL_ROWS = 10_000
 SQL_LIMIT_S = 10.0
 MEMORY_LIMIT = "2GB"
+_names: dict[str, str] = {}
 
 
 def store_folder() -> Path:
@@ -66,9 +67,6 @@ def real_path(run: StoredRun) -> str:
         raise TraceqError(message)
     _names[str(path)] = run.name  # what errors call it
     return str(path)
-
-
-_names: dict[str, str] = {}
 
 
 # A run that falls out is closed once nobody reads it any more.

@@ -95,15 +95,12 @@ def windows_of(
         )
         believed = (
             placed.join(steps, on="step", how="left", suffix="_reached")
-            .filter(reached.is_null() | (length >= _LEAST_PLACED * reached))
+            .filter(reached.is_null() | (2 * length >= reached))
             .select(placed.columns)
         )
         steps = pl.concat([believed, steps.join(believed, on="step", how="anti")])
     steps = steps.sort("start_ns").select(pl.lit("step").alias("scope"), pl.all())
     return pl.concat([capture, steps])
-
-
-_LEAST_PLACED = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ def _chart(frame: pl.DataFrame) -> None:
 chosen = chosen_path()
 panel.head("SQL", "Anything else: DuckDB SQL on the tables of the run file.", report_of(chosen))
 st.caption(
-    f"It can only read this run: no files, no network. At most {SQL_ROWS:,} rows and "
-    f"{SQL_LIMIT_S:g} s; `traceq sql RUN 'SELECT …'` has no such limits."
+    f"It can only read this run: no files, no network. At most {SQL_ROWS:,} rows, "
+    f"{SQL_LIMIT_S:g} s and 2 GB; `traceq sql RUN 'SELECT …'` has no such limits."
 )
 _ask()
 _show(chosen)

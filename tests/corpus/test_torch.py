@@ -1,6 +1,8 @@
 """Real torch.profiler traces against answers computed by brute force elsewhere (`oracle.json`)."""
 
+import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +194,38 @@ def test_cpu_runs_have_their_steps_and_sizes(corpus: Path, make_run: RunMaker) -
     (row,) = report.collectives
     assert (row["op"], row["group_size"], row["count"]) == ("all_reduce", 4, 80)
     assert row["bytes_p50"] == 263168 * 4  # the one bucket of the model, as floats
+
+
+@pytest.mark.parametrize("name", ["mi250_rank0of1", "mi300x_resnet_ddp_rank0of8"])
+def test_steps_marked_on_a_device_for_a_moment_cover_what_they_launched(
+    name: str, corpus: Path, make_run: RunMaker
+) -> None:
+    path = corpus / f"torch/{name}.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+
+    def span(event: dict[str, Any]) -> tuple[int, int]:
+        start = round(Decimal(event["ts"]) * 1000)
+        return start, start + round(Decimal(event["dur"]) * 1000)
+
+    calls = {e["args"]["correlation"]: span(e)[0] for e in events if e.get("cat") == "cuda_runtime"}
+    device = [e for e in events if e.get("cat") in {"kernel", "gpu_memcpy", "gpu_memset"}]
+    expected = {}
+    for step in (e for e in events if e.get("cat") == "user_annotation"):
+        if not step["name"].startswith("ProfilerStep#"):
+            continue
+        low, high = span(step)
+        mine = [e for e in device if low <= calls.get(e["args"]["correlation"], -1) <= high]
+        if mine:
+            begin, end = min(span(e)[0] for e in mine), max(span(e)[1] for e in mine)
+            comm = [span(e) for e in device if "nccl" in e["name"].lower()]
+            at, total = begin, 0
+            for first, last in sorted(comm):
+                total += max(0, min(last, end) - max(first, at))
+                at = max(at, min(last, end))
+            expected[int(step["name"].split("#")[1])] = (end - begin, total)
+    steps = run_query(make_run(path), "step_times")
+    told = {step: (window, comm) for step, window, comm in
+            steps.select("step", "window_ns", "comm_ns").iter_rows()}  # fmt: skip
+    assert told.keys() == expected.keys()
+    for step, numbers in expected.items():
+        assert told[step] == numbers
